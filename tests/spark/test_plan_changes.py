@@ -73,7 +73,7 @@ def test_a_running_query_drops_by_one_seed(tmp_path: Path) -> None:
     log.write(0, wm.plan(drop={"a": 0.5}, drop_seed=9))
     drops = PlannedDrops(bind_query(QUERY, over(**TABLES)), "a", wm.plan(), log)
     assert not drops.current_box().is_dropping  # no batch is under way here, so no plan of the log is
-    with pytest.raises(wm.PlanError, match="drops by the seed 0, and the new plan by 9"):
+    with pytest.raises(wm.PlanError, match="sheds rows with seed 0, but the new plan uses 9"):
         check_drop_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
 
 

@@ -1,3 +1,4 @@
-"""The Spark host: a query as a Spark DataFrame. Nothing else in the project imports pyspark, and importing this package
-does not either.
+"""The Spark host: it runs a query as a Spark DataFrame.
+
+No other part of the product imports pyspark. Importing this package alone does not import it either.
 """

@@ -1,6 +1,4 @@
-"""Metrics: numbers every bucket adds up per batch, carried by `observe` to the driver, where they are Python values
-again.
-"""
+"""Metrics of micro-batches: every bucket counts, `observe` adds up over buckets, the driver reads the sums."""
 
 from __future__ import annotations
 
@@ -39,13 +37,13 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 
 @dataclass(frozen=True, slots=True)
 class SparkBatchMetrics:
-    """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in
-    microseconds.
+    """Metrics of one micro-batch. Times are sums over all tasks, in microseconds.
 
-    `watermark_us` is the one the next batch starts with, `newest_us` the largest time seen so far. A stream's rows are
-    `arrived`; of these, `late` came too late to be joined and `shed` were dropped on purpose.
-    `shuffled` are the rows that buckets received by alias, copies included.
-    `spent_us` is the CPU time of the join's operators, named as the cost model names them; it is a part of `join_us`.
+    Streams are keyed by name, pairs by (origin, target) alias. `watermark_us` is the watermark at the start of the next
+    batch, `newest_us` the largest event time so far. `arrived` are all rows of a stream; of these, `late` rows came too
+    late to be joined and `shed` rows were dropped on purpose. `shuffled` are the rows that buckets received, by alias,
+    copies included. `spent_us` is the CPU time of the join's operators under the names of the cost model; it is a part
+    of `join_us`.
     """
 
     batch: int
@@ -71,24 +69,24 @@ class SparkBatchMetrics:
 
 
 def metric_names(bucket: Bucket) -> tuple[str, ...]:
-    """The numbers a bucket fills, in order."""
+    """List the metrics that a bucket fills, in order."""
     return tuple(column for column, _ in _list_metrics(bucket))
 
 
-def observe_buckets(emitted: DataFrame, bucket: Bucket, seen: Observation | None = None) -> DataFrame:
-    """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all.
+def observe_buckets(emitted: DataFrame, bucket: Bucket, observation: Observation | None = None) -> DataFrame:
+    """Return the same rows with the metrics observed: sums over the buckets, and the times that are equal in all.
 
-    A streaming query's are in its progress; a finite one's go to whoever has seen it.
+    The metrics of a streaming query are in its progress; those of a finite query go to `observation`.
     """
     sums = [
         (F.max if column in _EQUAL_IN_ALL else F.sum)(_number(place)).alias(json.dumps(key))
         for place, (column, key) in enumerate(_list_metrics(bucket))
     ]
-    return emitted.observe(seen or OBSERVATION, *sums)
+    return emitted.observe(observation or OBSERVATION, *sums)
 
 
 def observe_merger(emitted: DataFrame) -> DataFrame:
-    """The same for the second step of an aggregation."""
+    """Return the same rows with the metrics of the second step of an aggregation observed."""
     return emitted.observe(
         MERGED, *(F.sum(_number(place)).alias(json.dumps([name])) for place, name in enumerate(MERGE_METRICS))
     )
@@ -99,32 +97,32 @@ def _number(place: int) -> Column:
 
 
 def list_batches(query: Any) -> list[SparkBatchMetrics]:
-    """The metrics of a streaming query's recent micro-batches, oldest first; `query` is what `start()` returned."""
+    """List the metrics of recent micro-batches, oldest first. `query` is the result of `writeStream … start()`."""
     return parse_progress(query.recentProgress)
 
 
 def parse_progress(progress: Iterable[Any]) -> list[SparkBatchMetrics]:
-    """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
-    found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
+    """Parse the progress reports of a streaming query. Batches in which no bucket ran have no metrics."""
+    observed = ((report, report["observedMetrics"].get(OBSERVATION)) for report in progress)
     return [
-        _parse_batch(each, _add_merger_metrics(each, row.asDict()))
-        for each, row in found
+        _parse_batch(report, _add_merger_metrics(report, row.asDict()))
+        for report, row in observed
         if row is not None and row[_RESULTS] is not None
     ]
 
 
 def build_ledger(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
-    """Where the rows of each stream went, from the metrics of a finite query."""
-    found: dict[str, dict[str, int]] = {}
+    """Build the ledger of each stream (arrived, late, shed and kept rows) from the metrics of a finite query."""
+    ledger: dict[str, dict[str, int]] = {}
     for text, value in values.items():
-        what, *about = json.loads(text)
-        if what in _PER_STREAM:
-            found.setdefault(about[0], {})[what] = value or 0
-    return {name: {**each, "kept": each["arrived"] - each["late"] - each["shed"]} for name, each in found.items()}
+        metric, *subject = json.loads(text)
+        if metric in _PER_STREAM:
+            ledger.setdefault(subject[0], {})[metric] = value or 0
+    return {name: {**rows, "kept": rows["arrived"] - rows["late"] - rows["shed"]} for name, rows in ledger.items()}
 
 
 def _add_merger_metrics(progress: Any, values: dict[str, int]) -> dict[str, int]:
-    """Both steps' metrics together; results are those of the last."""
+    """Add the metrics of the second step, if there is one. Results are those of the last step."""
     merged = progress["observedMetrics"].get(MERGED)
     if merged is None:
         return values
@@ -135,25 +133,29 @@ def _add_merger_metrics(progress: Any, values: dict[str, int]) -> dict[str, int]
 def _parse_batch(progress: Any, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
     values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
     for text, value in observed_values.items():
-        what, *about = json.loads(text)
-        if value is None:  # an operator that did nothing
+        metric, *subject = json.loads(text)
+        if value is None:  # the operator did not run
             continue
-        if not about:
-            values[what] = value
+        if not subject:
+            values[metric] = value
         else:
-            values.setdefault(what, {})[about[0] if len(about) == 1 else tuple(about)] = value
+            values.setdefault(metric, {})[subject[0] if len(subject) == 1 else tuple(subject)] = value
     return SparkBatchMetrics(**values)
 
 
 def _list_metrics(bucket: Bucket) -> list[tuple[str, list[str]]]:
-    """Every number with what it is about: the metric's name, then the stream, or the two aliases."""
+    """List every column of metrics with its key: the metric's name, then the stream, or the two aliases."""
     aliases = [each.alias for each in bucket.config.inputs]
     pairs = [(i, j) for i in range(len(aliases)) for j in range(len(aliases)) if i != j]
     return [
         *((name, [name]) for name in _PER_BUCKET),
-        *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
+        *(
+            (f"{metric}_{number}", [metric, name])
+            for metric in _PER_STREAM
+            for number, name in enumerate(bucket.streams)
+        ),
         *((f"shuffled_{i}", ["shuffled", aliases[i]]) for i in bucket.packed_schemas),
-        *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
+        *((f"{metric}_{i}_{j}", [metric, aliases[i], aliases[j]]) for metric in _PER_PAIR for i, j in pairs),
         *(
             (time_metric_name(operator, i), ["spent_us", f"{operator} {alias}"])
             for operator in _PER_INPUT

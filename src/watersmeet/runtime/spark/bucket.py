@@ -1,4 +1,4 @@
-"""One bucket of a query: it takes the packets of a batch and emits results.
+"""One bucket of a query: it takes the packets of a batch and emits results. A merger adds up partial groups.
 
 The watermark needs the newest time of every stream over the whole batch, and a bucket sees only its own rows. So every
 task that reads a part of a stream sends its clock to every bucket, and every bucket keeps its own copy of the
@@ -150,8 +150,8 @@ class _UnpackedBatch:
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
             late = counters.late[i] if self.bucket.grid.is_first_copy(i, self.cell) else 0
-            unwanted, shed = (self._times(kind, number) for kind in (UNSELECTED, SHED))
-            late += int(np.count_nonzero(unwanted < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
+            unselected, shed = (self._times(kind, number) for kind in (UNSELECTED, SHED))
+            late += int(np.count_nonzero(unselected < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
             metrics[f"arrived_{number}"] = self.arrived.get(number, 0)
             metrics[f"late_{number}"] = late
             metrics[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
@@ -174,13 +174,17 @@ def time_metric_name(operator: str, number: int) -> str:
     return f"{operator.replace(' ', '_')}_{'all' if number == ALL_INPUTS else number}_us"
 
 
-#: What the second step counts, beside what the buckets do.
+#: Metrics of the second step, in addition to those of the buckets.
 MERGE_METRICS = ("results", "state_rows", "state_bytes", "state_read_us", "join_us", "state_write_us")
 
 
 @dataclass(frozen=True)
 class Merger:
-    """What adds up parts of groups. `labels` are its buckets."""
+    """The second step of an aggregation whose buckets have partial groups. `labels` are the buckets of this step.
+
+    All buckets of the first step evaluate the same instants in the same batch, because their watermarks are equal. So
+    all partial groups of an instant arrive in one batch, and whole groups are emitted in that batch.
+    """
 
     config: AggregateConfig
     labels: tuple[int, ...]
@@ -191,7 +195,7 @@ class Merger:
 
     @property
     def lateness(self) -> Mapping[str, Lateness]:
-        """Time is decided before: there is no watermark here."""
+        """Lateness settings: none, because the first step has already applied the watermark."""
         return {}
 
     def empty(self) -> BucketState:
@@ -200,14 +204,14 @@ class Merger:
     def advance(
         self, state: BucketState, parts: Iterable[tuple[int, Any]]
     ) -> Generator[pa.RecordBatch, None, BucketState]:
-        """Adds up parts, given as blobs with their rounds, round after round."""
+        """Add up partial groups, round by round. Each comes as a round number and a blob."""
         by_round: dict[int, list[pa.Table]] = {}
         for number, blob in parts:
             by_round.setdefault(number, []).append(decode_table(blob))
         inner = state.inner
         if not isinstance(inner, AggregateState):
-            raise InternalError("a merger's state is an aggregation's")
+            raise InternalError("the state of a merger is an aggregation state")
         for number in sorted(by_round):
-            shown, inner = merge_partials(self.config, inner, pa.concat_tables(by_round[number]))
-            yield from shown
+            results, inner = merge_partials(self.config, inner, pa.concat_tables(by_round[number]))
+            yield from results
         return BucketState(inner, state.watermark)

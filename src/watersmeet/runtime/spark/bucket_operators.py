@@ -1,7 +1,7 @@
-"""What a bucket runs, as the host sees it: an operator whose state is parts that turn into bytes one by one.
+"""Operators of a bucket: join, aggregation and shedding aggregation behind one protocol.
 
-Parts that a step leaves alone are the same objects afterwards, so the host writes only what is new and deletes only
-what is gone.
+The state of an operator is a list of parts that are serialized one by one. A part that a batch does not change is the
+same object afterwards. So the host writes only new parts and deletes only parts that the state no longer contains.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pyarrow as pa
 from watersmeet.operators.aggregate import serialization as aggregate_parts
 from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.serialization import AggregatePart as SavedWhole
+from watersmeet.operators.aggregate.serialization import AggregatePart
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import BatchCounters as MeetCounters
+from watersmeet.operators.window_join.driver import BatchCounters as JoinCounters
 from watersmeet.operators.window_join.driver import add_relation, exhaust, iter_join_batch
 from watersmeet.operators.window_join.serialization import SavedPart, list_state_parts, restore_state
 from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
@@ -31,7 +31,7 @@ from watersmeet.runtime.spark.packets import decode_table
 
 
 class StatePart(Protocol):
-    """A piece of state of input `number`; `value` is the object whose identity tells whether the piece has changed."""
+    """A part of the state of input `number`. The part has changed just when `value` is another object."""
 
     @property
     def number(self) -> int: ...
@@ -49,7 +49,7 @@ class StatePart(Protocol):
 
 
 class StepCounters(Protocol):
-    """What a step did, per input."""
+    """Counters of one batch, per input."""
 
     @property
     def late(self) -> tuple[int, ...]: ...
@@ -65,15 +65,16 @@ StepResults = Generator[pa.RecordBatch, None, tuple[Any, StepCounters]]
 
 
 class BucketOperator(Protocol):
-    """A function from state and a batch to results and the next state. Time is an argument."""
+    """A function from a state and a batch to results and the next state. Time is an argument."""
 
     def empty(self) -> Any: ...
 
     def advance(
         self, state: Any, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> StepResults:
-        """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all
-        buckets' rows.
+        """Yield results in batches of bounded size; return the next state and the counters.
+
+        `largest_us` is the largest event time that any bucket has seen.
         """
 
     def parts(self, state: Any) -> Sequence[StatePart]: ...
@@ -83,17 +84,17 @@ class BucketOperator(Protocol):
 
 @dataclass(frozen=True)
 class JoinBucketOperator:
-    """The meet. Relations are not state: they travel with the query, as blobs."""
+    """The window join. Relations are not part of its state: they are sent with the query, as blobs."""
 
     config: JoinConfig
     relations: Mapping[int, bytes]
 
     def empty(self) -> JoinState:
-        return self._with_relations(empty_state(self.config))
+        return self._add_relations(empty_state(self.config))
 
     def advance(
         self, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
-    ) -> Generator[pa.RecordBatch, None, tuple[JoinState, MeetCounters]]:
+    ) -> Generator[pa.RecordBatch, None, tuple[JoinState, JoinCounters]]:
         following, counters = yield from iter_join_batch(self.config, state, deltas, watermark_us, future_us)
         return evict_expired_rows(self.config, following, state, future_us), counters
 
@@ -101,9 +102,9 @@ class JoinBucketOperator:
         return list_state_parts(self.config, state)
 
     def restore(self, saved: Sequence[SavedPart]) -> JoinState:
-        return self._with_relations(restore_state(self.config, saved))
+        return self._add_relations(restore_state(self.config, saved))
 
-    def _with_relations(self, state: JoinState) -> JoinState:
+    def _add_relations(self, state: JoinState) -> JoinState:
         for number, table in self._tables.items():
             state = add_relation(self.config, state, number, table)
         return state
@@ -115,7 +116,7 @@ class JoinBucketOperator:
 
 @dataclass(frozen=True)
 class AggregateBucketOperator:
-    """The aggregation. Relations are in its state from the start."""
+    """The aggregation. Its state contains the relations from the start."""
 
     config: AggregateConfig
     relations: Mapping[int, bytes]
@@ -145,15 +146,20 @@ ESTIMATES = "estimates"
 
 @dataclass(frozen=True)
 class SheddingBucketState:
-    """The join's windows, and the combinations that are or will be inside them."""
+    """Windows of the join, and the combinations that are or will be inside them."""
 
-    meet: JoinState
+    join: JoinState
     aggregation: ShedAggregation
 
 
 @dataclass(frozen=True)
 class SheddingBucketOperator:
-    """`join` gives combinations, with the identity and the time of each of their rows."""
+    """An aggregation that sheds rows: the join over the rows that were kept, and estimates on top of it.
+
+    `join` emits combinations with the identity and the time of each of their rows. The estimate of a group needs all
+    its combinations, so such a query runs in one bucket. A query that sheds rows to save time has few combinations, so
+    all of them are saved with every batch.
+    """
 
     join: JoinBucketOperator
     shed: ShedConfig
@@ -169,18 +175,20 @@ class SheddingBucketOperator:
         future_us: int,
         largest_us: int,
     ) -> StepResults:
-        found, (meet, counters) = exhaust(self.join.advance(state.meet, deltas, watermark_us, future_us, largest_us))
-        aggregation = replace(
-            state.aggregation
-        )  # its fields are set anew, never changed, so the state before stays as it was
-        shown = aggregation.step(found, largest_us, future_us)
-        yield from shown
-        return SheddingBucketState(meet, aggregation), replace(counters, results=sum(batch.num_rows for batch in shown))
+        combinations, (join, counters) = exhaust(
+            self.join.advance(state.join, deltas, watermark_us, future_us, largest_us)
+        )
+        # A shallow copy is enough: a step assigns new values to the fields and never changes the old ones.
+        aggregation = replace(state.aggregation)
+        results = aggregation.step(combinations, largest_us, future_us)
+        yield from results
+        result_rows = sum(batch.num_rows for batch in results)
+        return SheddingBucketState(join, aggregation), replace(counters, results=result_rows)
 
     def parts(self, state: SheddingBucketState) -> Sequence[StatePart]:
         combinations = state.aggregation
-        saved = SavedWhole(0, ESTIMATES, combinations, combinations.begins_us.size, combinations.to_bytes)
-        return [saved, *self.join.parts(state.meet)]
+        saved = AggregatePart(0, ESTIMATES, combinations, combinations.begins_us.size, combinations.to_bytes)
+        return [saved, *self.join.parts(state.join)]
 
     def restore(self, saved: Sequence[SavedPart]) -> SheddingBucketState:
         first, *rest = saved

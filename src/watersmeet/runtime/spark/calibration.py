@@ -1,9 +1,8 @@
-"""What Spark takes on top of the meet, measured: short streaming queries, and the CPU time of all processes that ran
-them.
+"""Calibration of Spark's overhead: run short streaming queries and measure the CPU time of all their processes.
 
-A query is run over a few batches and over more of them; the difference is what those batches take, without starting and
-stopping. Of that, the same batches joined in this process account for a part, and the workers' own clocks for packing
-and state. Least squares split the rest over rows that came in, rows that went out, and micro-batches.
+A query runs over a few batches and over more of them. The difference is the cost of the additional batches, without
+start and stop. The same batches joined in this process account for one part of it, and the workers' clocks for packing
+and state. Least squares split the rest over input rows, output rows and micro-batches.
 
 References: Kang, Naughton, Viglas, section 4.2, whose loads likewise differ in one thing at a time.
 """
@@ -40,7 +39,7 @@ _NAMES = "ab"
 
 @dataclass(frozen=True, slots=True)
 class SparkLoad:
-    """Rows of each stream in a batch, and how many of the other stream one of them meets."""
+    """Rows of each stream in a batch, and matches per row in the other stream."""
 
     rows: int
     matches: int
@@ -51,7 +50,7 @@ class SparkLoad:
         return f"SELECT a.k, a.id AS a_id, b.id AS b_id FROM a {window}, b {window} WHERE a.k = b.k"
 
     def table(self, number: int, batch: int) -> pa.Table:
-        """One row per microsecond, from the second second on: Spark takes rows at the epoch for late."""
+        """Return one row per microsecond. Times start one second after the epoch: Spark drops rows at it as late."""
         rng = np.random.default_rng([self.rows, self.matches, number, batch])
         times = pa.array(1_000_000 + batch * self.rows + np.arange(self.rows)).cast(pa.timestamp("us", "UTC"))
         distinct = max(1, 2 * self.rows // max(1, self.matches))
@@ -61,8 +60,9 @@ class SparkLoad:
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """A run: rows in and out, batches, seconds of CPU in all, and those of packing, of state, and of the join where it
-    ran alone.
+    """Cost of a run: rows in and out, batches, and CPU seconds in total, for packing and for state.
+
+    `join_s` are the CPU seconds of the same join without Spark.
     """
 
     rows_in: float
@@ -78,14 +78,14 @@ class RunCost:
 
 
 def calibrate_spark(say: Callable[[str], None], *, quick: bool, spark: SparkSession | None = None) -> SparkCosts:
-    """Spark's weights on this machine, in seconds of CPU time."""
+    """Measure the costs of Spark on this machine, in CPU seconds."""
     running = spark or session()
     loads = (
         [SparkLoad(1_000, 1), SparkLoad(50_000, 0), SparkLoad(50_000, 4)]
         if quick
         else [SparkLoad(1_000, 1), SparkLoad(200_000, 0), SparkLoad(200_000, 1), SparkLoad(200_000, 8)]
     )
-    _measure_run(running, loads[0], SHORT_RUN_BATCHES)  # all processes have been there before any is measured
+    _measure_run(running, loads[0], SHORT_RUN_BATCHES)  # warm up: start all processes before the first measurement
     points = []
     for load in loads:
         say(f"Spark: batches of {2 * load.rows:,} rows, {load.matches} matches per row")
@@ -94,10 +94,11 @@ def calibrate_spark(say: Callable[[str], None], *, quick: bool, spark: SparkSess
 
 
 def fit_costs(points: list[RunCost]) -> SparkCosts:
-    """The weights that explain the points. Packing and state have clocks of their own; what is left is split.
+    """Fit the costs to the measured points. Packing and state have their own clocks; least squares split the rest.
 
-    >>> made_up = [Spent(n, m, 4, 2e-6 * n + 1e-6 * m + 2.0, 1e-6 * n, 5e-7 * n, 1e-7 * n) for n, m in [(100, 0), (1e6, 0), (1e6, 1e6)]]
-    >>> costs(made_up)
+    >>> sizes = [(100, 0), (1e6, 0), (1e6, 1e6)]
+    >>> points = [RunCost(n, m, 4, 2e-6 * n + 1e-6 * m + 2.0, 1e-6 * n, 5e-7 * n, 1e-7 * n) for n, m in sizes]
+    >>> fit_costs(points)
     SparkCosts(pack_s=1e-06, shuffle_s=4e-07, state_s=5e-07, out_s=1e-06, batch_s=0.5, assumed=False)
     """
     rows = sum(each.rows_in for each in points)
@@ -119,16 +120,16 @@ def _measure_run(spark: SparkSession, load: SparkLoad, batches: int) -> RunCost:
         writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        spent_s, found = measure_cpu_s() - before_s, parse_progress(query.recentProgress)
-        if len(found) < batches:
-            raise InternalError(f"{len(found)} of {batches} batches of a calibration told what they did")
+        spent_s, metrics = measure_cpu_s() - before_s, parse_progress(query.recentProgress)
+        if len(metrics) < batches:
+            raise InternalError(f"only {len(metrics)} of {batches} batches of a calibration reported metrics")
     return RunCost(
         rows_in=2 * load.rows * batches,
-        rows_out=sum(each.results for each in found),
+        rows_out=sum(each.results for each in metrics),
         batches=batches,
         cpu_s=spent_s,
-        pack_s=sum(each.pack_us for each in found) / 1e6,
-        state_s=sum(each.state_read_us + each.state_write_us for each in found) / 1e6,
+        pack_s=sum(each.pack_us for each in metrics) / 1e6,
+        state_s=sum(each.state_read_us + each.state_write_us for each in metrics) / 1e6,
         join_s=_measure_join_s(load, tables),
     )
 
@@ -140,11 +141,11 @@ def _write_tables(place: Path, load: SparkLoad, number: int, batches: int) -> li
 
 
 def _measure_join_s(load: SparkLoad, tables: list[list[pa.Table]]) -> float:
-    """CPU seconds of the same batches joined in this process."""
-    under_way = embedded.start_run(
+    """Measure the CPU seconds of the same batches joined in this process."""
+    run = embedded.start_run(
         load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs")
     )
     start = time.process_time()
     for batch in zip(*tables, strict=True):
-        under_way.advance(dict(zip(_NAMES, batch, strict=True)))
+        run.advance(dict(zip(_NAMES, batch, strict=True)))
     return time.process_time() - start

@@ -1,8 +1,7 @@
-"""The process that Spark's Python workers are forked from, with everything they need imported and the usual kernels
-loaded.
+"""The daemon process from which Spark forks its Python workers.
 
-Spark starts one worker after the other. Each would otherwise spend seconds of CPU on the same imports before its first
-row.
+It imports everything that workers need and loads the kernels of the default plan. Otherwise every worker would spend
+seconds of CPU time on the same imports before its first row.
 """
 
 from __future__ import annotations
@@ -10,20 +9,21 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-from pyspark import worker  # noqa: F401 # what every worker runs; imported here, it is there after the fork
+from pyspark import worker  # noqa: F401 # the main module of every worker, imported before the fork
 from pyspark.daemon import manager
 
 from watersmeet.kernels.gather import gather_int32, gather_int64, tighten_bounds
 from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, order_by_leading_bits
 from watersmeet.kernels.hashing import combine_codes, hash_slices
-from watersmeet.runtime.spark import emission, inputs, processor  # noqa: F401 # what is unpickled in workers
+from watersmeet.runtime.spark import emission, inputs, processor  # noqa: F401 # modules that workers unpickle
 
 MODULE = "watersmeet.runtime.spark.daemon"
 
 
 def load_kernels() -> None:
-    """Calls the kernels of the default plan on one row, so that they are there after the fork. Arrow is left alone: it
-    has threads.
+    """Call the kernels of the default plan on one row, so that they are loaded before the fork.
+
+    Do not use Arrow here: it starts threads, which a fork does not copy.
     """
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
     slots, group_keys, offsets, rows = group_rows(combine_codes(one, one))
@@ -37,7 +37,7 @@ def load_kernels() -> None:
 
 
 def freeze() -> None:
-    """What is imported stays, so no worker looks through it again: Spark has each collect its garbage after every task."""
+    """Exclude everything imported so far from garbage collection, which Spark runs in each worker after every task."""
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,4 @@
-"""A query on Spark that writes what it finds: rows of finite data at once, or a streaming query into a sink, watched
-batch by batch.
-"""
+"""Execution of queries on Spark: collect the rows of finite data, or start a streaming query and follow its batches."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, build_ledg
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.spark_errors import summarize_error
 
-#: How often the query is asked how far it is.
+#: Interval between two looks at the query's progress.
 POLL_S = 0.25
 
 SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
@@ -36,8 +34,9 @@ ShowBatch = Callable[[int, pa.Table], None]
 
 @dataclass(frozen=True)
 class Sink:
-    """Where a streaming query's rows go: files in a directory, or, where there is none, whoever shows them batch by
-    batch.
+    """Destination of a streaming query's rows: files in a directory, or `show` if there is no directory.
+
+    `show` is called with every batch.
     """
 
     checkpoint: Path
@@ -47,7 +46,7 @@ class Sink:
 
 
 def start_streaming(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
-    """The query under way; without `follow` it ends when what is there has been read."""
+    """Start a streaming query. Without `follow` it ends when it has processed the available data."""
     writer = frame.writeStream.outputMode("append").option("checkpointLocation", str(sink.checkpoint))
     writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)
     if sink.directory is None:
@@ -58,9 +57,9 @@ def start_streaming(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQ
 
 
 def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
-    """Show every batch to the observer until the query ends or is to stop; return the number of rows emitted.
+    """Pass the metrics of every batch to the observer until the query ends or `stop` is set; return the rows emitted.
 
-    A failure of the query, or of the observer, is raised; no query is left running.
+    A failure of the query or of the observer is raised. The query is stopped in any case.
     """
     seen, rows_out = -1, 0
     try:
@@ -82,7 +81,10 @@ def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer
 
 
 def to_batch_figures(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
-    """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
+    """Convert the metrics of a micro-batch to the form that all live views read.
+
+    Times of operators are sums over all tasks.
+    """
     return BatchMetrics(
         batch=batch.batch,
         ended_s=time.time(),
@@ -101,22 +103,21 @@ def to_batch_figures(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
 
 
 def _operators_s(batch: SparkBatchMetrics) -> dict[str, float]:
-    """Seconds by operator, under the cost model's names; `batches` is what else the join did.
+    """Return seconds by operator, under the cost model's names. `batches` is the rest of the join's time.
 
-    Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.
+    Tasks run in parallel, so Spark itself takes at least the share of the trigger that is reported here.
     """
     spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
-    by_origin = sum(
-        seconds for name, seconds in spent.items() if name.startswith("probe ")
-    )  # is in the sum of all probes
-    around = {
+    # The time of all probes already includes the times by origin.
+    by_origin = sum(seconds for name, seconds in spent.items() if name.startswith("probe "))
+    overhead = {
         "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
         "spark: pack": batch.pack_us / 1e6,
         "spark: shuffle": batch.take_us / 1e6,
         "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
     }
-    of_tasks = sum(around.values()) + sum(spent.values()) - by_origin
-    return {**spent, **around, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
+    of_tasks = sum(overhead.values()) + sum(spent.values()) - by_origin
+    return {**spent, **overhead, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
 
 
 def _instant_us(known_us: int) -> int | None:
@@ -124,16 +125,17 @@ def _instant_us(known_us: int) -> int | None:
 
 
 def collect_with_ledger(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
-    """All rows of a query over finite data; the table carries the ledger in its schema's metadata, as the embedded
-    engine's does.
+    """Collect all rows of a query over finite data. The metadata of the table's schema contain the ledger.
+
+    The embedded engine returns the ledger in the same place.
     """
-    seen = Observation()
-    rows = collect(on_spark(query, sources, plan=plan, seen=seen))
-    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": build_ledger(seen.get)})})
+    observation = Observation()
+    rows = collect(on_spark(query, sources, plan=plan, observation=observation))
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": build_ledger(observation.get)})})
 
 
 def collect(frame: DataFrame) -> pa.Table:
-    """All rows of a query over finite data."""
+    """Collect all rows of a finite DataFrame; raise Spark's errors as one sentence."""
     try:
         return frame.toArrow()
     except PySparkException as error:

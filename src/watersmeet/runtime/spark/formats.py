@@ -1,7 +1,7 @@
-"""Streams that Spark reads by itself: a format it knows, its options, and the columns of what comes.
+"""Streams that Spark's own readers read: a format, its options and its columns.
 
-Nothing of it is SQL: a format and its options are values that Spark's reader takes, and declared columns become types
-here.
+None of it is SQL. A format and its options are values that Spark's reader takes, and declared columns are turned into
+types here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VALUE = "value"
 _NOT_FOUND = re.compile("Failed to find (the )?data source")
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
-#: Sources that do not come with Spark itself, and the package that has them.
+#: Sources that are not part of Spark itself, and the package that provides them.
 _PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro", "kinesis": "spark-streaming-kinesis-asl"}
 
 COLUMN_TYPES: Mapping[str, types.DataType] = {
@@ -45,8 +45,9 @@ COLUMN_TYPES: Mapping[str, types.DataType] = {
 
 @dataclass(frozen=True)
 class FormatSource:
-    """A format by Spark's name for it, its options, the columns by name and kind, and how its column `value` is to be
-    read, if it is.
+    """A format by Spark's name, its options, and its columns by name and type.
+
+    `value` is the encoding of the column `value`: JSON, or None to keep it as it is.
     """
 
     format: str
@@ -56,7 +57,7 @@ class FormatSource:
 
     def __post_init__(self) -> None:
         if self.value not in (None, JSON):
-            raise InputError(f'a value is read as "{JSON}" or left as it is, not as "{self.value}"')
+            raise InputError(f'a value is read as "{JSON}" or kept as it is, not as "{self.value}"')
         if self.value == JSON and not self.columns:
             raise InputError(
                 "a value that is JSON needs its columns declared",
@@ -64,15 +65,15 @@ class FormatSource:
             )
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The stream as a DataFrame. Messages in JSON become their columns, beside what else the source tells of each."""
+        """Return the stream as a DataFrame. The columns of JSON messages follow the other columns of the source."""
         reader = spark.readStream.format(self.format).options(**self.options)
         if self.columns and self.value is None:
             reader = reader.schema(self.schema)
         try:
             frame = reader.load()
         except (PySparkException, Py4JJavaError) as error:
-            raise self._refusal(error) from error
-        return frame if self.value is None else self._decoded(frame)
+            raise self._explain_failure(error) from error
+        return frame if self.value is None else self._decode_json(frame)
 
     @property
     def schema(self) -> types.StructType:
@@ -80,20 +81,20 @@ class FormatSource:
             [types.StructField(name, parse_column_type(name, kind)) for name, kind in self.columns.items()]
         )
 
-    def _decoded(self, frame: DataFrame) -> DataFrame:
+    def _decode_json(self, frame: DataFrame) -> DataFrame:
         if _VALUE not in frame.columns:
             raise InputError(
                 f'format "{self.format}" has no column "{_VALUE}" to read JSON from',
                 hint=f"it has {listing(frame.columns)}",
             )
-        about = [quote_column(name) for name in frame.columns if name != _VALUE and name not in self.columns]
+        other_columns = [quote_column(name) for name in frame.columns if name != _VALUE and name not in self.columns]
         message = F.from_json(F.col(_VALUE).cast("string"), self.schema)
-        return frame.select(*about, message.alias("message")).select(*about, "message.*")
+        return frame.select(*other_columns, message.alias("message")).select(*other_columns, "message.*")
 
-    def _refusal(self, error: Exception) -> InputError:
-        said = " ".join(str(error).split("\n\tat ")[0].split())[:300]
-        if _NOT_FOUND.search(said) is None:
-            return InputError(f'Spark cannot read format "{self.format}" with these options: {said}')
+    def _explain_failure(self, error: Exception) -> InputError:
+        message = " ".join(str(error).split("\n\tat ")[0].split())[:300]
+        if _NOT_FOUND.search(message) is None:
+            return InputError(f'Spark cannot read format "{self.format}" with these options: {message}')
         if self.format not in _PACKAGES:
             return InputError(
                 f'Spark has no source "{self.format}"',
@@ -101,24 +102,25 @@ class FormatSource:
             )
         package = f"org.apache.spark:{_PACKAGES[self.format]}_2.13:{pyspark.__version__}"
         return InputError(
-            f'Spark has no source "{self.format}": its connector is a package of its own, which this session was started without',
-            hint=f'write jars.packages = "{package}" in the section [spark] of the job file, or hand it to Spark by '
-            f'PYSPARK_SUBMIT_ARGS="--packages {package} pyspark-shell"; where nothing can be downloaded, list jar files in jars = "..."',
+            f'Spark has no source "{self.format}": its connector is a separate package, which this session does not have',
+            hint=f'write jars.packages = "{package}" in the section [spark] of the job file, or set '
+            f'PYSPARK_SUBMIT_ARGS="--packages {package} pyspark-shell"; without network access, list jar files in '
+            f'jars = "..."',
         )
 
 
 def parse_column_type(name: str, kind: str) -> types.DataType:
-    """The type of a declared column.
+    """Return the type of a declared column.
 
-    >>> kind_of("price", "decimal(10, 2)"), kind_of("ts", "timestamp")
+    >>> parse_column_type("price", "decimal(10, 2)"), parse_column_type("ts", "timestamp")
     (DecimalType(10,2), TimestampType())
     """
     decimal = _DECIMAL.fullmatch(kind.strip().lower())
     if decimal is not None:
         return types.DecimalType(int(decimal[1]), int(decimal[2]))
-    found = COLUMN_TYPES.get(kind.strip().lower())
-    if found is None:
+    column_type = COLUMN_TYPES.get(kind.strip().lower())
+    if column_type is None:
         raise InputError(
             f'column "{name}" is declared as "{kind[:40]}"', hint=f"kinds: {listing([*COLUMN_TYPES])}, decimal(10, 2)"
         )
-    return found
+    return column_type

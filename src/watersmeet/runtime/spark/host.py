@@ -1,10 +1,10 @@
-"""`on_spark`: a query over sources becomes a DataFrame.
+"""`on_spark`: turn a query over sources into a DataFrame.
 
-source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, meet ─▶ metrics observed ─▶ JVM:
-lists spread into rows
+source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, join ─▶ metrics observed ─▶ JVM:
+lists exploded into rows
 
-Where the buckets of an aggregation have parts of groups, a second shuffle and a second step with state stand before the
-spreading.
+Where the buckets of an aggregation have partial groups, a second shuffle and a second stateful step come before the
+lists are exploded.
 """
 
 from __future__ import annotations
@@ -46,24 +46,23 @@ def on_spark(
     buckets: int | None = None,
     plans: str | Path | None = None,
     cache_state: bool = True,
-    seen: Observation | None = None,
+    observation: Observation | None = None,
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: str | Path | None = None,
 ) -> DataFrame:
-    """The query's rows as a DataFrame: streaming when any source streams, else finite.
+    """Return the query's rows as a DataFrame: streaming if any source streams, else finite.
 
-    `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans`
-    is the directory of a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops,
-    changes while it runs. `cache_state` lets workers keep decoded state in memory between batches; rows do not depend on
-    it. `seen` gets the metrics of a finite query. `stats` are declared statistics; `checkpoint` is the location that
-    the query will be started with, where its grid is stored.
+    `buckets` is the number of buckets, by default one per shuffle partition. `plans` is the directory of a log of plans
+    by batch (`PlanLog`), for a streaming query whose plan or shed rates change while it runs. `cache_state` lets workers
+    keep decoded state in memory between batches; the rows do not depend on it. `observation` receives the metrics of a
+    finite query. `stats` are declared statistics. `checkpoint` is the checkpoint location of the query; its grid is
+    stored there.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
     spark = session or _find_session(sources) or SparkSession.getActiveSession() or local_session()
-    workers = check_workers(
-        spark.sparkContext
-    )  # before anything else runs in them: a frame may ask Spark for its columns
+    # Check the workers before anything else runs in them: a frame may ask Spark for its columns.
+    workers = check_workers(spark.sparkContext)
     bound = bind_query(query, sources)
     streaming = any(
         isinstance(source, Stream) and source.is_unbounded for source in _list_sources(sources, bound.query)
@@ -72,39 +71,39 @@ def on_spark(
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
     grid = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
-    arrangement = build_execution_plan(
+    execution_plan = build_execution_plan(
         bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid
     )
-    packed = _pack_streams(spark, sources, arrangement, streaming=streaming)
-    emission = _choose_emission(arrangement)
+    packed = _pack_streams(spark, sources, execution_plan, streaming=streaming)
+    emission = _choose_emission(execution_plan)
     columns = from_arrow_schema(emission.schema)
     live = remove_ended_runs(packed.sparkSession, local_directories(workers))
     if streaming:
-        check_table_size(spark, arrangement.relation_bytes)
-        processor = BucketProcessor(arrangement, emission, live, cache_state=cache_state, plans=log)
+        check_table_size(spark, execution_plan.relation_bytes)
+        processor = BucketProcessor(execution_plan, emission, live, cache_state=cache_state, plans=log)
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = packed.repartition(partitions, BUCKET).mapInArrow(
-            partial(run_finite, arrangement.bucket, emission), columns
+            partial(run_finite, execution_plan.bucket, emission), columns
         )
-    counted = observe_buckets(emitted, arrangement.bucket, seen)
+    counted = observe_buckets(emitted, execution_plan.bucket, observation)
     if isinstance(emission, BatchedRows):
         return emission.explode_rows(counted)
-    assert arrangement.merger is not None
-    merging = MergeProcessor(arrangement.merger, arrangement.signature, live, cache_state=cache_state)
-    return _merge_groups(counted, arrangement.merger, merging if streaming else None, partitions)
+    assert execution_plan.merger is not None
+    merging = MergeProcessor(execution_plan.merger, execution_plan.signature, live, cache_state=cache_state)
+    return _merge_groups(counted, execution_plan.merger, merging if streaming else None, partitions)
 
 
-def _choose_emission(arrangement: SparkExecutionPlan) -> BatchedRows | PartialGroups:
-    """Rows where buckets have whole results; parts of groups go to the buckets of the second step."""
-    names, merger = metric_names(arrangement.bucket), arrangement.merger
+def _choose_emission(execution_plan: SparkExecutionPlan) -> BatchedRows | PartialGroups:
+    """Return the form in which results leave a bucket: rows, or partial groups for the buckets of the second step."""
+    names, merger = metric_names(execution_plan.bucket), execution_plan.merger
     if merger is None:
-        return BatchedRows(names, to_spark_schema(arrangement.bucket.config.result))
+        return BatchedRows(names, to_spark_schema(execution_plan.bucket.config.result))
     return PartialGroups(names, merger.labels, len(merger.config.group_outputs.keys))
 
 
 def _merge_groups(counted: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
-    """Rows of whole groups; without a processor, of a finite input."""
+    """Return the rows of whole groups. Without a processor, the input is finite."""
     parts = counted.filter(F.col(BLOB).isNotNull()).select(BLOB, BUCKET, ROUND)
     emission = merge_emission(merger)
     columns = from_arrow_schema(emission.schema)
@@ -125,10 +124,10 @@ def _list_sources(sources: Sources, query: Query) -> list[Stream | Relation]:
 
 
 def _pack_streams(
-    spark: SparkSession, sources: Sources, arrangement: SparkExecutionPlan, *, streaming: bool
+    spark: SparkSession, sources: Sources, execution_plan: SparkExecutionPlan, *, streaming: bool
 ) -> DataFrame:
     streams = (
-        pack_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming)
-        for packer in arrangement.packers
+        pack_stream(spark, execution_plan.stream(sources, packer), packer, streaming=streaming)
+        for packer in execution_plan.packers
     )
     return reduce(DataFrame.unionByName, streams)

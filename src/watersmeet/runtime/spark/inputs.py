@@ -1,8 +1,13 @@
-"""Every kind of source as a DataFrame of packets.
+"""Inputs of a query: every kind of source as a DataFrame of packets.
 
-Spark DataFrames are pruned in the JVM and packed by a Python step after it. Files are read by that step itself,
-straight into Arrow: Spark finds them, cache_state which it has taken, and hands over their paths. Tables of this process
-are packed here.
+- Spark DataFrames are pruned in the JVM and packed by a Python step after it.
+- Files are read by that Python step, straight into Arrow. Spark lists them, tracks which are processed and passes paths.
+- Tables of this process are packed on the driver.
+
+**Finite sources in a streaming query.** Spark does not union a finite DataFrame with a streaming one. A data source of
+ours emits round numbers, and a step after it replaces each number by the packets of that round. The packets are part of
+the query's plan, so Spark frees them with the query. A data source that held them would stay registered until the
+session ends. An offset is the number of rounds read, so a restart continues after the last one.
 """
 
 from __future__ import annotations
@@ -37,12 +42,12 @@ _BOX_FLAG, _HASHES = "\0box", "\0hash"
 
 
 def pack_stream(spark: SparkSession, source: Stream, packer: Packer, *, streaming: bool) -> DataFrame:
-    """The stream as packets. Where the query streams, so do its finite sources, until they are over.
+    """Return the stream as a DataFrame of packets, which streams if the query does.
 
-    Tables are packed before the query runs, so what is dropped of them is what its own plan says, throughout.
+    Tables are packed before the query runs, so their shed rates are those of the query's own plan throughout.
     """
-    finite_among_endless = streaming and not source.is_unbounded
-    if finite_among_endless or not isinstance(source.feed, SparkFeed | PathFeed):
+    is_finite_in_streaming = streaming and not source.is_unbounded
+    if is_finite_in_streaming or not isinstance(source.feed, SparkFeed | PathFeed):
         packets = _pack_tables(source, replace(packer, planned=None))
         return as_streaming_source(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
     if isinstance(source.feed, SparkFeed):
@@ -51,9 +56,10 @@ def pack_stream(spark: SparkSession, source: Stream, packer: Packer, *, streamin
 
 
 def _pack_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFrame:
-    """Only columns that some input reads leave the JVM; where it can tell which rows are wanted, it says so by a flag.
+    """Pack a DataFrame. Only columns that some input reads leave the JVM.
 
-    Rows that are not wanted leave it too, because their times move the watermark.
+    Where the JVM can evaluate a selection, a flag carries its result. Rows that fail it leave the JVM as well, because
+    their times advance the watermark.
     """
     flags: dict[str, Column] = {}
     inputs = tuple(_flag_in_jvm(each, schema, flags) for each in packer.inputs)
@@ -66,16 +72,16 @@ def _pack_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFram
         packer = replace(packer, box=None, identity=packer.identity if packer.with_hidden else (), box_flag=_BOX_FLAG)
     names = packer.names_read()
     columns = [*(quote_column(name) for name in names), *flags.values()]
-    lean = frame.select(
-        *(column.alias(f"c{number}") for number, column in enumerate(columns))
-    )  # names come back in Python
+    # Python restores the names: a name may contain any character.
+    pruned = frame.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
     declared = pa.schema([schema.field(name) for name in names])
-    return lean.mapInArrow(partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL)
+    return pruned.mapInArrow(partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL)
 
 
 def _flag_in_jvm(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> PackedInput:
-    """The input with its selection as a flag of the JVM's, where it can be one; the flag is added to those the frame
-    computes.
+    """Return the input with its selection replaced by a flag that the JVM computes, where Spark can evaluate it.
+
+    The flag is added to `flags`, the columns that the frame computes.
     """
     flag = None if each.selection is None else translate_predicate(each.selection, schema)
     if flag is None:
@@ -86,8 +92,9 @@ def _flag_in_jvm(each: PackedInput, schema: pa.Schema, flags: dict[str, Column])
 
 
 def _hash_rows(box: DropBox, schema: pa.Schema) -> Column:
-    """What a drop box looks at: a row's identity is Spark's own hash of its columns, so the other columns need not
-    leave the JVM.
+    """Return the column of row hashes that a drop box reads.
+
+    A row's identity is Spark's own hash of its columns, so columns that no input reads need not leave the JVM.
     """
     columns = [quote_column(field.name) for field in schema if is_part_of_identity(field.type)]
     return F.xxhash64(*columns, F.lit(box.stream_seed).cast("long"))
@@ -103,8 +110,9 @@ def _pack_batches(
 
 
 def _cast_to_declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
-    """The table in the types the query was bound against. Flags stand behind its columns; no column of a frame has
-    their names.
+    """Cast the table to the types the query was bound against.
+
+    Flags come after its columns. No column of a frame has their names.
     """
     table = table.rename_columns([*declared.names, *flags])
     for number, field in enumerate(declared):
@@ -120,7 +128,7 @@ def _read_and_pack_files(spark: SparkSession, feed: PathFeed, packer: Packer) ->
         )
         if feed.follow.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", feed.follow.files_per_batch)
-        paths = reader.load(str(feed.path)).select("path")  # the content is not read where nobody asks for it
+        paths = reader.load(str(feed.path)).select("path")  # Spark does not read the content unless it is selected
     else:
         files = [(str(path.resolve()),) for path in feed.files]
         paths = spark.createDataFrame(files, "path string").repartition(len(files))
@@ -132,24 +140,24 @@ def _pack_files(
 ) -> Iterator[pa.RecordBatch]:
     forget_ended_runs()
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
-    wanted = pa.schema([schema.field(name) for name in packer.names_read()])
+    expected = pa.schema([schema.field(name) for name in packer.names_read()])
     pieces = (
         (path, piece)
         for path in paths
         if is_data_file(path)
-        for piece in read_file_in_batches(path, time, wanted.names)
+        for piece in read_file_in_batches(path, time, expected.names)
     )
-    return prefetch(packer.pack(_check_columns(path, piece, wanted) for path, piece in prefetch(pieces)))
+    return prefetch(packer.pack(_check_columns(path, piece, expected) for path, piece in prefetch(pieces)))
 
 
-def _check_columns(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    for number, field in enumerate(wanted):
-        if pa.types.is_null(table.schema.field(number).type):  # a column that is all empty has no type of its own
+def _check_columns(path: Path, table: pa.Table, expected: pa.Schema) -> pa.Table:
+    for number, field in enumerate(expected):
+        if pa.types.is_null(table.schema.field(number).type):  # an empty column has no type
             table = table.set_column(number, field, table.column(number).cast(field.type))
-    words = describe_schema_difference(wanted, table.schema)
-    if words is not None:
-        raise InputError(f'"{path}" differs from the files the query was made for: {words}')
-    return apply_schema(table, wanted)
+    problem = describe_schema_difference(expected, table.schema)
+    if problem is not None:
+        raise InputError(f'"{path}" differs from the files the query was made for: {problem}')
+    return apply_schema(table, expected)
 
 
 def _pack_tables(source: Stream, packer: Packer) -> pa.Table:
@@ -163,7 +171,7 @@ _ROUND_SCHEMA = pa.schema([("round", pa.int32())])
 
 
 def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
-    """Return the packets as a streaming DataFrame that emits nothing once its rounds are over."""
+    """Return the packets as a streaming DataFrame, one round per micro-batch. After the last round it emits nothing."""
     last = max(packets.column("round").to_pylist(), default=-1)
     blobs = [
         encode_table(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)
@@ -171,19 +179,19 @@ def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
     if mark_done(spark, "register rounds"):
         spark.dataSource.register(RoundNumbers)
     numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()
-    return numbers.mapInArrow(partial(_packets_of_rounds, blobs), PACKED_DDL)
+    return numbers.mapInArrow(partial(_emit_round_packets, blobs), PACKED_DDL)
 
 
-def _packets_of_rounds(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replace round numbers by packets. A micro-batch is one round, so packets no longer need its number."""
+def _emit_round_packets(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replace round numbers by packets. A micro-batch is one round, so its packets no longer need the number."""
     for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
         packets = decode_table(blobs[number])
-        together = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
-        yield from together.to_batches()
+        in_one_round = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
+        yield from in_one_round.to_batches()
 
 
 class RoundNumbers(DataSource):
-    """Numbers from zero up to the option `rounds`, one per batch."""
+    """Data source of the numbers from zero up to the option `rounds`, one per batch."""
 
     @classmethod
     def name(cls) -> str:

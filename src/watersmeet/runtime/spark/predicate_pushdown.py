@@ -1,8 +1,8 @@
-"""Bound expressions as Spark columns, where the two mean the same to the last bit; None where they do not.
+"""Predicate pushdown: translate bound predicates to Spark columns where both give the same result to the last bit.
 
 Spark agrees with us on three-valued logic, on NaN (equal to itself, above every number) and on −0.0 in comparisons. It
-does not on overflow, division by zero, rounding, text in other alphabets, time zones or casts: those stay with the
-operator. What is built here is built from the tree; no text of the caller's is ever parsed by Spark.
+differs on overflow, division by zero, rounding, text in other alphabets, time zones and casts; our operator evaluates
+those. Columns are built from the parsed tree. Spark never parses text of the caller.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def translate_predicate(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
-    """The predicate as a column of the frame with this schema, or None where Spark would not mean the same by it."""
+    """Translate a predicate to a column of the frame with this schema; return None where Spark's result could differ."""
     if not all(_has_same_semantics(node, schema) for node in walk(expr)):
         return None
     return _translate(expr)
 
 
 def quote_column(name: str) -> SparkColumn:
-    """A column by its exact name, whatever signs are in it."""
+    """Return the column with exactly this name, whatever characters it contains."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 

@@ -1,4 +1,8 @@
-"""The stateful operator that Spark runs: load the bucket's state, join the batch, save what changed."""
+"""The stateful processors that Spark runs: load the state of a bucket, process the batch, save the changes.
+
+`BucketProcessor` joins or aggregates. Where buckets have partial groups, `MergeProcessor` adds them up in a second
+stateful step. `run_finite` and `merge_finite` do the same for finite input, without Spark's state store.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +29,20 @@ _PACKET_COLUMNS = [name for name in PACKED.names if name != "bucket"]
 
 
 class BucketProcessor(StatefulProcessor):
-    """One call per bucket and batch."""
+    """Processor of the first stateful step. Spark calls it once per bucket and batch."""
 
     def __init__(
         self,
-        arrangement: SparkExecutionPlan,
+        execution_plan: SparkExecutionPlan,
         emission: Emission,
         live: LiveRuns,
         *,
         cache_state: bool,
         plans: PlanLog | None = None,
     ) -> None:
-        self._bound = arrangement.bound
-        self._bucket = arrangement.bucket
-        self._signature = arrangement.signature
+        self._bound = execution_plan.bound
+        self._bucket = execution_plan.bucket
+        self._signature = execution_plan.signature
         self._emission = emission
         self._live = live
         self._plans = plans
@@ -87,7 +91,7 @@ class BucketProcessor(StatefulProcessor):
 
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the buckets of one partition of a finite input, one after the other."""
+    """Run the buckets of one partition of a finite input, one by one."""
     forget_ended_runs()
     by_label: dict[int, list[Packet]] = {}
     for batch in batches:
@@ -98,7 +102,7 @@ def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBa
 
 
 def _run_rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
-    """A bucket of a finite input, batch after batch, from nothing to the end."""
+    """Run all batches of one bucket of a finite input, starting from an empty state."""
     state = bucket.empty()
     numbers = sorted({packet.round for packet in packets})
     for number in numbers:
@@ -114,7 +118,7 @@ def merge_emission(merger: Merger) -> BatchedRows:
 
 
 class MergeProcessor(StatefulProcessor):
-    """One call per bucket of groups and batch in which any of them changed."""
+    """Processor of the second stateful step. Spark calls it once per bucket and batch in which its groups changed."""
 
     def __init__(self, merger: Merger, signature: Mapping[str, str], live: LiveRuns, *, cache_state: bool) -> None:
         self._merger = merger
@@ -140,14 +144,14 @@ class MergeProcessor(StatefulProcessor):
         parts = [values for frame in frames for values in frame[[ROUND, BLOB]].itertuples(index=False, name=None)]
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        counted = _RowCounter(self._merger.advance(before.state, parts))
-        state = yield from self._emission.emit(counted.batches())
+        counter = _RowCounter(self._merger.advance(before.state, parts))
+        state = yield from self._emission.emit(counter.batches())
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()
         yield self._emission.metrics_row(
             {
-                "results": counted.rows,
+                "results": counter.rows,
                 "state_rows": after.rows,
                 "state_bytes": after.size,
                 "state_read_us": (loaded - start) // 1000,
@@ -161,20 +165,20 @@ class MergeProcessor(StatefulProcessor):
 
 
 def merge_finite(merger: Merger, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A partition of a finite input's parts: its buckets of groups one after the other."""
+    """Merge the partial groups of one partition of a finite input, bucket by bucket."""
     emission = merge_emission(merger)
     by_label: dict[int, list[tuple[int, Any]]] = {}
     for batch in batches:
         for values in batch.to_pylist():
             by_label.setdefault(values[BUCKET], []).append((values[ROUND], values[BLOB]))
     for label in list(by_label):
-        counted = _RowCounter(merger.advance(merger.empty(), by_label.pop(label)))
-        yield from emission.emit(counted.batches())
-        yield emission.metrics_row({"results": counted.rows})
+        counter = _RowCounter(merger.advance(merger.empty(), by_label.pop(label)))
+        yield from emission.emit(counter.batches())
+        yield emission.metrics_row({"results": counter.rows})
 
 
 class _RowCounter:
-    """Batches on their way, and how many rows they had."""
+    """Passes batches through and counts their rows."""
 
     def __init__(self, results: Generator[pa.RecordBatch, None, BucketState]) -> None:
         self._results = results
@@ -184,8 +188,8 @@ class _RowCounter:
         while True:
             try:
                 batch = next(self._results)
-            except StopIteration as over:
-                state: BucketState = over.value
+            except StopIteration as end:
+                state: BucketState = end.value
                 return state
             self.rows += batch.num_rows
             yield batch

@@ -1,4 +1,14 @@
-"""A local Spark session with the settings the engine wants, and the check of a session that the caller brings."""
+"""Spark sessions: start a local one with the settings the engine needs, check one that the caller brings.
+
+**Cleanup after streaming queries.** The next query removes the caches that workers made for ended queries. Spark tells
+workers nothing about the end of a query, but the driver knows which runs are active. It removes the directories of all
+other runs on its own machine; in local mode, all workers are there. A new query carries the list of active runs, so its
+tasks remove the rest on machines that the driver cannot reach. Workers then drop the decoded state of runs without a
+directory (`state_store`).
+
+A listener in Python would learn of each end at once. But each query posts its start from its own Java thread, and Py4J
+opens one more connection and one more Python thread for each of them.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +38,27 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _THRESHOLD = "spark.broadcast.UDFCompressionThreshold"
 
-#: More shuffle partitions than this are far above the number of cores.
-MOST_PARTITIONS_PER_CORE = 4
+#: More shuffle partitions per core than this waste time.
+MAX_PARTITIONS_PER_CORE = 4
 
-#: Enough of Java's output to find its first complaint.
+#: Characters of Java's output that are searched for its first error.
 _LOG_CHARACTERS = 100_000
-_NO_COMPLAINT = re.compile(
+_NO_ERROR = re.compile(
     r"WARNING|\d\d/\d\d/\d\d .*(WARN|INFO)|Using Spark's|Setting default log|To adjust logging|:: |at |\.\.\. "
 )
 
 _THROWN = re.compile(r'Exception in thread "main" (?:[\w.$]+: )?')
 _ENDED_EARLY = 1
 
-#: Arrow's bounds and null checks off, in the driver's and the executors' Java process. Only where the caller asks for
-#: it: a wrong index then reads foreign memory instead of raising an exception.
+#: Turns off Arrow's bounds and null checks in the Java processes of the driver and the executors. Only on request: a
+#: wrong index then reads foreign memory instead of raising an exception.
 _UNSAFE_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
 #: Settings of every session that `session()` makes. A caller's own session keeps its settings; `check_session` checks
 #: the required ones.
 SETTINGS = {
-    "spark.master": "local[*,4]",  # the 4: a task whose Python worker died is tried again
+    "spark.master": "local[*,4]",  # the 4: Spark retries a task whose Python worker died
     "spark.app.name": "watersmeet",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -62,12 +72,12 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.daemon.module": "watersmeet.runtime.spark.daemon",
-    # PySpark puts larger functions into broadcast variables: their files stay in the driver's temporary directory until
-    # the session ends, and a stateful operator cannot load them on the driver (BROADCAST_VARIABLE_NOT_LOADED). Ours
-    # carry tables.
+    # PySpark puts larger functions into broadcast variables. Their files stay in the driver's temporary directory until
+    # the session ends, and a stateful operator cannot load them on the driver (BROADCAST_VARIABLE_NOT_LOADED). Our
+    # functions carry tables.
     _THRESHOLD: "1g",
-    # workers allocate the same large arrays with every batch: memory that is given back has to be asked for, page by
-    # page, again
+    # Workers allocate the same large arrays in every batch. Memory that malloc returns to the system would have to be
+    # mapped again, page by page.
     "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 29),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -78,12 +88,12 @@ SETTINGS = {
 LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # the usual one starts ten processes (chmod, readlink) for every file of a checkpoint in a local directory
+    # The default class starts ten processes (chmod, readlink) for every file of a checkpoint in a local directory.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # shuffled rows are on no wire, and are not lost while the query lives: no task makes them a second time for one
-    # that has read them
+    # Shuffled rows stay on this machine and are not lost while the query runs, so no task recomputes rows that another
+    # task has already read.
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
@@ -95,16 +105,16 @@ LOCAL_SETTINGS = {
 def session(*, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
     """Start a session, local by default.
 
-    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). An underscore in
-    a keyword stands for a point. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. A
-    session that is already active is returned unchanged.
+    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). Write an
+    underscore for a dot. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. An active
+    session is returned unchanged.
     """
     builder = SparkSession.builder
     for name, value in choose_settings(settings, unsafe_arrow=unsafe_arrow).items():
         builder = builder.config(name, value)
     with _report_failed_start():
         started = builder.getOrCreate()
-        _ = started.conf  # Spark looks at its SQL settings only when they are first asked for
+        _ = started.conf  # Spark checks its SQL settings only on first access
     return started
 
 
@@ -131,26 +141,28 @@ def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _report_failed_start(log: Path | None = None) -> Iterator[None]:
-    """Turn a Java process that ends at once, and settings that Spark refuses, into one sentence. `log` has what Java
-    said.
+    """Raise one readable error if the Java process ends at once or Spark refuses a setting.
+
+    `log` contains the output of Java.
     """
     popen = java_gateway.Popen  # type: ignore[attr-defined] # imported there, not declared
     java_gateway.Popen = _GatewayProcess  # type: ignore[attr-defined, assignment]
     try:
         yield
     except (PySparkException, Py4JError, OSError) as error:
-        said = (_find_first_complaint(log) if log is not None else None) or _failure_reason(error)
+        reason = (_find_first_error(log) if log is not None else None) or _failure_reason(error)
         hint = "check the Spark settings and the memory of this machine" + (
             "" if log is None else f"; the output of Java is in {log}"
         )
-        raise SparkError(f"Spark did not start: {said}", hint=hint) from error
+        raise SparkError(f"Spark did not start: {reason}", hint=hint) from error
     finally:
         java_gateway.Popen = popen  # type: ignore[attr-defined]
 
 
 class _GatewayProcess(Popen[bytes]):
-    """Java process of the gateway. PySpark waits while `poll` is false, so it would wait forever for one that ended
-    with code 0.
+    """Java process of the gateway.
+
+    PySpark waits while `poll` is false, so it would wait forever for a process that ended with code 0.
     """
 
     def poll(self) -> int | None:
@@ -158,13 +170,11 @@ class _GatewayProcess(Popen[bytes]):
         return _ENDED_EARLY if code == 0 else code
 
 
-def _find_first_complaint(log: Path) -> str | None:
+def _find_first_error(log: Path) -> str | None:
     """Return the first line of Java's output that is neither a warning nor part of a stack trace."""
     with log.open(encoding="utf-8", errors="replace") as opened:
         lines = [line.strip() for line in opened.read(_LOG_CHARACTERS).splitlines()]
-    return next(
-        (abbreviate(_THROWN.sub("", line), 300) for line in lines if line and not _NO_COMPLAINT.match(line)), None
-    )
+    return next((abbreviate(_THROWN.sub("", line), 300) for line in lines if line and not _NO_ERROR.match(line)), None)
 
 
 def _failure_reason(error: Exception) -> str:
@@ -175,11 +185,11 @@ def _failure_reason(error: Exception) -> str:
 
 
 def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) -> dict[str, str]:
-    """Return all settings of a new session: ours, and over them the caller's."""
+    """Return all settings of a new session: ours, overridden by the caller's."""
     check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
-    asked = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
-    chosen = SETTINGS | {PARTITIONS: os.cpu_count() or 1} | asked
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers use the Python of this process
+    requested = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
+    chosen = SETTINGS | {PARTITIONS: os.cpu_count() or 1} | requested
     if is_local(str(chosen["spark.master"])):
         chosen = LOCAL_SETTINGS | chosen
     if unsafe_arrow:
@@ -188,24 +198,24 @@ def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) 
 
 
 def check_session(spark: SparkSession, *, streaming: bool) -> None:
-    """Refuses a session in which a streaming query could not keep its state, and names the setting to change."""
+    """Refuse a session whose state store cannot hold the state of a streaming query."""
     if streaming and spark.conf.get(_PROVIDER, "") != ROCKSDB:
         raise InputError(
-            f"a streaming query keeps its state in RocksDB, and this session sets {_PROVIDER} to {spark.conf.get(_PROVIDER, 'nothing')}",
-            hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}"), or take the session of wm.session()',
+            f"a streaming query keeps its state in RocksDB, and this session sets {_PROVIDER} to "
+            f"{spark.conf.get(_PROVIDER, 'nothing')}",
+            hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}"), or use the session of wm.session()',
         )
 
 
 def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
-    """Return the number of shuffle partitions of a query: the session's setting, unless it is far above the number of
-    cores.
+    """Return the number of shuffle partitions of a query: the session's setting, unless it far exceeds the cores.
 
-    A finite query in a local session then uses one partition per core. State partitions of a streaming query follow the
-    setting alone, so there a warning names the value to use.
+    A finite query in a local session then uses one partition per core. The state partitions of a streaming query always
+    follow the setting, so a warning names the value to use.
     """
     setting, cores = int(spark.conf.get(PARTITIONS) or 200), spark.sparkContext.defaultParallelism
     if (
-        setting <= MOST_PARTITIONS_PER_CORE * cores
+        setting <= MAX_PARTITIONS_PER_CORE * cores
         or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
     ):
         return setting
@@ -222,15 +232,16 @@ def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
 
 
 def check_table_size(spark: SparkSession, table_bytes: int) -> None:
-    """Refuse tables that travel with a streaming query and are too large for the session: Spark cannot load its
-    stateful step then.
+    """Refuse relations that are too large to send with a streaming query.
+
+    Spark cannot load a stateful step whose function exceeds the broadcast threshold.
     """
     threshold = spark.sparkContext._jvm.PythonUtils.getBroadcastThreshold(spark.sparkContext._jsc)  # type: ignore[union-attr]
     if table_bytes >= threshold:
         raise InputError(
-            f"the relations of this query have {table_bytes / 1e6:,.1f} MB, and this session sends at most {threshold / 1e6:,.1f} MB with "
-            f"a streaming query",
-            hint=f"start the session with {_THRESHOLD}=1g, or take the session of wm.session()",
+            f"the relations of this query have {table_bytes / 1e6:,.1f} MB, and this session sends at most "
+            f"{threshold / 1e6:,.1f} MB with a streaming query",
+            hint=f"start the session with {_THRESHOLD}=1g, or use the session of wm.session()",
         )
 
 
@@ -248,12 +259,12 @@ def application_id(spark: SparkSession) -> str:
     return str(spark.sparkContext.applicationId)
 
 
-#: Things that were done once, by application and session.
+#: Actions that were already done, by application and session.
 _done: set[tuple[str, str, str]] = set()
 
 
 def mark_done(spark: SparkSession, what: str) -> bool:
-    """Return whether nobody has asked for this in the session before."""
+    """Mark an action as done in the session; return whether this was the first time."""
     application = application_id(spark)
     key = application, spark._jsparkSession.sessionUUID(), what
     _done.difference_update({done for done in _done if done[0] != application})
@@ -268,18 +279,17 @@ _sessions: dict[tuple[str, str], SparkSession] = {}
 
 
 def remove_ended_runs(spark: SparkSession, directories: tuple[Path, ...]) -> LiveRuns:
-    """Remove what ended runs have cached in these directories; return the active runs of the session's application."""
-    cached = {
-        run for local in directories for run in cached_runs(local)
-    }  # first: a run is active before its tasks cache anything
-    live = LiveRuns(frozenset(_active_runs(spark)), time.time())
+    """Remove the caches of ended runs in these directories; return the active runs of the session's application."""
+    # List the caches before the active runs: a run is active before its tasks cache anything.
+    cached = {run for local in directories for run in cached_runs(local)}
+    live = LiveRuns(frozenset(_list_active_runs(spark)), time.time())
     for local in directories:
         for run in cached - live.runs:
             remove_run(local, run)
     return live
 
 
-def _active_runs(spark: SparkSession) -> set[str]:
+def _list_active_runs(spark: SparkSession) -> set[str]:
     """List the active runs of all sessions in which queries were built."""
     application = application_id(spark)
     for key in [key for key in _sessions if key[0] != application]:

@@ -1,6 +1,7 @@
-"""Mistakes of the caller's that only a worker sees (a null time, a file that cannot be read) as the errors they are.
+"""Translation of Spark's errors to errors of this package.
 
-A worker's exception reaches the driver as text inside one of Spark's own.
+Some mistakes of the caller are found only by a worker: a null time, or a file that cannot be read. The worker's
+exception reaches the driver as text inside one of Spark's own exceptions.
 """
 
 from __future__ import annotations
@@ -23,26 +24,24 @@ _RAISED = re.compile(rf"watersmeet\.errors\.(\w+): (.*?){_END}", re.DOTALL)
 
 
 class SparkError(InputError):
-    """What failed a query on Spark is no mistake that Watersmeet knows."""
+    """A query failed on Spark for a reason that Watersmeet does not know."""
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Whatever runs inside raises a `WatersmeetError` where the mistake is the caller's, and Spark's own error where it
-    is not.
-    """
+    """Raise a `WatersmeetError` for a mistake of the caller inside this context, and Spark's own error otherwise."""
     try:
         yield
     except PySparkException as error:
-        mistake = find_user_error(str(error))
-        if mistake is None:
+        user_error = find_user_error(str(error))
+        if user_error is None:
             raise
-        raise mistake from error
+        raise user_error from error
 
 
 @contextmanager
 def summarize_spark_errors() -> Iterator[None]:
-    """Raise what Spark says, and a Java process that is gone, as one sentence."""
+    """Raise a one-sentence error for an exception of Spark or the loss of its Java process."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -50,22 +49,22 @@ def summarize_spark_errors() -> Iterator[None]:
 
 
 def summarize_error(error: Exception) -> WatersmeetError:
-    """The caller's mistake if it is one, else what Spark says first: for those who are shown a sentence and no stack."""
-    words = str(error).strip().splitlines()
-    said = words[0][:_MAX_CHARACTERS] if words else type(error).__name__
+    """Return the caller's mistake inside an error, or else the first line of Spark's message, without a stack trace."""
+    lines = str(error).strip().splitlines()
+    summary = lines[0][:_MAX_CHARACTERS] if lines else type(error).__name__
     hint = (
-        "watersmeet repair DIR, with the directory of the checkpoint, says what can be done"
+        "run watersmeet repair DIR, with the directory of the checkpoint, to see what can be done"
         if "STATE_STORE" in str(error)
         else None
     )
-    return find_user_error(str(error)) or SparkError(f"the query failed on Spark: {said}", hint=hint)
+    return find_user_error(str(error)) or SparkError(f"the query failed on Spark: {summary}", hint=hint)
 
 
 def find_user_error(text: str) -> WatersmeetError | None:
-    """The caller's mistake that a Spark error's text tells of, if it does.
+    """Return the caller's mistake that the text of a Spark error contains, or None.
 
-    >>> mistake_in("PythonException: ...\\nwatersmeet.errors.InputError: row 3 has no time\\nfix it\\n SQLSTATE: 38000")
+    >>> find_user_error("PythonException: ...\\nwatersmeet.errors.InputError: row 3 has no time\\nfix it\\n SQLSTATE: 38000")
     InputError('row 3 has no time\\nfix it')
     """
-    found = _RAISED.search(text)
-    return None if found is None or found[1] not in _ERROR_TYPES else _ERROR_TYPES[found[1]](found[2].strip())
+    raised = _RAISED.search(text)
+    return None if raised is None or raised[1] not in _ERROR_TYPES else _ERROR_TYPES[raised[1]](raised[2].strip())

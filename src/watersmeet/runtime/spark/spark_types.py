@@ -1,7 +1,10 @@
-"""Arrow types that Spark has, and what stands in for those it has not.
+"""Arrow data in the form that PySpark accepts: types, batches and pandas frames.
 
-Unsigned integers become the next wider signed ones (the widest a decimal), times of other units microseconds,
-nanoseconds rounded down.
+Spark lacks some Arrow types. Unsigned integers become the next wider signed type, and uint64 becomes a decimal. Times
+become microseconds; nanoseconds are rounded down.
+
+A stateful operator of PySpark has to return pandas frames. PySpark turns every list in them into Python values before it
+builds an Arrow batch again. Frames with Arrow-backed columns avoid both conversions.
 """
 
 from __future__ import annotations
@@ -32,14 +35,14 @@ _SUBSTITUTES = {
 
 
 def to_spark_type(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type whose values Spark takes for this one's.
+    """Return the Arrow type in which Spark stores values of this type.
 
     >>> to_spark_type(pa.uint32()), to_spark_type(pa.timestamp("ns"))
     (DataType(int64), TimestampType(timestamp[us]))
     """
-    found = _SUBSTITUTES.get(kind)
-    if found is not None:
-        return found
+    substitute = _SUBSTITUTES.get(kind)
+    if substitute is not None:
+        return substitute
     if isinstance(kind, pa.TimestampType):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     if isinstance(kind, pa.DurationType):
@@ -52,12 +55,12 @@ def to_spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def to_spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in types that Spark has."""
-    return pa.schema([(field.name, _checked_spark_type(field)) for field in schema])
+    """Return the schema in types that Spark has."""
+    return pa.schema([(field.name, _check_spark_type(field)) for field in schema])
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the types of `spark_fields` of its schema."""
+    """Convert a batch to `schema`, which is `to_spark_schema` of its own schema."""
     columns = [_convert(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -72,7 +75,7 @@ def _to_nested_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _checked_spark_type(field: pa.Field) -> pa.DataType:
+def _check_spark_type(field: pa.Field) -> pa.DataType:
     kind = to_spark_type(field.type)
     if pa.types.is_decimal(kind) and (kind.precision > 38 or kind.scale < 0):
         raise InputError(
@@ -90,7 +93,7 @@ def _convert(values: Any, kind: pa.DataType) -> Any:
 
 
 class _ArrowSeries(pd.Series):
-    """A column of Arrow's, which no conversion of values is applied to."""
+    """An Arrow column to which PySpark applies no conversion of values."""
 
     @property
     def _constructor(self) -> type[pd.Series]:
@@ -111,7 +114,7 @@ class _ArrowFrame(pd.DataFrame):
 
 
 def to_arrow_backed_frame(batch: pa.RecordBatch) -> pd.DataFrame:
-    """The batch as a frame over the same memory."""
+    """Return the batch as a pandas frame over the same memory."""
     columns = {
         name: pd.arrays.ArrowExtensionArray(column)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
