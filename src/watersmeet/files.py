@@ -36,33 +36,33 @@ def read_text_file(path: Path, what: str, *, max_bytes: int = MAX_TEXT_BYTES) ->
     `what` names the file's purpose in errors: "query file", "job file". A missing file is an `InputError` like every
     other problem; its cause is the `FileNotFoundError`.
     """
-    shown = f'{what} "{abbreviate(str(path), 200)}"'
+    label = f'{what} "{abbreviate(str(path), 200)}"'
     try:
-        content = _read_regular_file(path, shown, max_bytes)
+        content = _read_regular_file(path, label, max_bytes)
     except OSError as error:
-        raise InputError(f"{shown} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{label} cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a zero byte in the path
-        raise InputError(f"{shown} cannot be read: {error}") from error
+        raise InputError(f"{label} cannot be read: {error}") from error
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{shown} is not UTF-8 text") from error
+        raise InputError(f"{label} is not UTF-8 text") from error
 
 
 def read_toml_file(path: Path, what: str) -> dict[str, Any]:
     """Return the content of a TOML file; refuse content that would take long to parse."""
     text = read_text_file(path, what).replace("\r\n", "\n")
-    shown = f'{what} "{abbreviate(str(path), 200)}"'
-    refuse_long_keys(text, shown)
+    label = f'{what} "{abbreviate(str(path), 200)}"'
+    refuse_long_keys(text, label)
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{shown} is not TOML: {abbreviate(str(error), 200)}") from error
-    _check_values(content, shown)
+        raise InputError(f"{label} is not TOML: {abbreviate(str(error), 200)}") from error
+    _check_values(content, label)
     return content
 
 
-def refuse_long_keys(text: str, shown: str) -> None:
+def refuse_long_keys(text: str, label: str) -> None:
     """Refuse a key of too many parts in time linear in the text.
 
     >>> refuse_long_keys("a.b = 1.5", "job.toml")
@@ -70,30 +70,30 @@ def refuse_long_keys(text: str, shown: str) -> None:
     Traceback (most recent call last):
     watersmeet.errors.InputError: job.toml has a key of 99 parts; at most 32 are read
     """
-    bare = _QUOTED.sub("", text)
-    parts = 1 + max((piece.count(".") for piece in _BETWEEN_KEYS.split(bare)), default=0)
+    unquoted = _QUOTED.sub("", text)
+    parts = 1 + max((piece.count(".") for piece in _BETWEEN_KEYS.split(unquoted)), default=0)
     if parts > MAX_KEY_PARTS:
-        raise InputError(f"{shown} has a key of {parts:,} parts; at most {MAX_KEY_PARTS} are read")
+        raise InputError(f"{label} has a key of {parts:,} parts; at most {MAX_KEY_PARTS} are read")
 
 
-def _read_regular_file(path: Path, shown: str, max_bytes: int) -> bytes:
-    _refuse_special_file(os.stat(path), shown)  # before opening: opening a device can have effects
+def _read_regular_file(path: Path, label: str, max_bytes: int) -> bytes:
+    _refuse_special_file(os.stat(path), label)  # before opening: opening a device can have effects
     # Without O_NONBLOCK, a pipe put in the file's place since then would block us.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-        about = os.fstat(opened.fileno())
-        _refuse_special_file(about, shown)
-        content = opened.read(max_bytes + 1)  # the reported size is not enough: it is 0 for files of /proc
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        _refuse_special_file(status, label)
+        content = file.read(max_bytes + 1)  # the reported size is not enough: it is 0 for files of /proc
     if len(content) > max_bytes:
-        size = f"{about.st_size / 1e6:,.1f} MB" if about.st_size > max_bytes else "too"
-        raise InputError(f"{shown} is {size} large; at most {max_bytes / 1e6:g} MB are read")
+        size = f"{status.st_size / 1e6:,.1f} MB" if status.st_size > max_bytes else "too"
+        raise InputError(f"{label} is {size} large; at most {max_bytes / 1e6:g} MB are read")
     return content
 
 
-def _refuse_special_file(about: os.stat_result, shown: str) -> None:
-    if stat.S_ISREG(about.st_mode):
+def _refuse_special_file(status: os.stat_result, label: str) -> None:
+    if stat.S_ISREG(status.st_mode):
         return
-    kind = next((name for test, name in _SPECIAL_FILE_KINDS.items() if test(about.st_mode)), "something else")
-    raise InputError(f"{shown} is {kind}, not a regular file", hint="write the text to a file and name that file")
+    kind = next((name for test, name in _SPECIAL_FILE_KINDS.items() if test(status.st_mode)), "something else")
+    raise InputError(f"{label} is {kind}, not a regular file", hint="write the text to a file and name that file")
 
 
 _SPECIAL_FILE_KINDS = {
@@ -105,7 +105,7 @@ _SPECIAL_FILE_KINDS = {
 }
 
 
-def _check_values(content: dict[str, Any], shown: str) -> None:
+def _check_values(content: dict[str, Any], label: str) -> None:
     """Refuse deeply nested values, and integers beyond 64 bits.
 
     Our own readers recurse, so nesting is bounded. The TOML specification demands the bound on integers: Python reads
@@ -113,13 +113,13 @@ def _check_values(content: dict[str, Any], shown: str) -> None:
     """
     level: list[Any] = [content]
     for _ in range(MAX_TOML_DEPTH):
-        inside = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
-        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in inside):
-            raise InputError(f"{shown} has an integer beyond 64 bits")
-        level = [inner for inner in inside if isinstance(inner, dict | list)]
+        values = [value for group in level for value in (group.values() if isinstance(group, dict) else group)]
+        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+            raise InputError(f"{label} has an integer beyond 64 bits")
+        level = [value for value in values if isinstance(value, dict | list)]
         if not level:
             return
-    raise InputError(f"{shown} nests sections more than {MAX_TOML_DEPTH} deep")
+    raise InputError(f"{label} nests sections more than {MAX_TOML_DEPTH} deep")
 
 
 def write_atomically(place: Path, content: bytes) -> None:

@@ -20,10 +20,10 @@ _EXACT = Context(prec=200)
 
 def null_if_any_null(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    def guarded(*args: Any) -> Any:
+    def call_unless_null(*args: Any) -> Any:
         return None if any(arg is None for arg in args) else function(*args)
 
-    return guarded
+    return call_unless_null
 
 
 @null_if_any_null

@@ -13,7 +13,7 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.planner.controller import BatchReport, Controller, Controls, Fit, PlanModel, Point
+from watersmeet.planner.controller import BatchReport, Controller, Controls, FitPoint, MachineFit, PlanBatchModel
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
@@ -25,14 +25,14 @@ TEXT = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b
 PROFILE = Profile("round", runs=Structure(2e-8, 1e-7, 2e-7), row_in_s=1e-6, row_out_s=1e-7, match_s=5e-8, select_s=1e-7)
 
 
-def model_of(rate: float) -> PlanModel:
+def model_of(rate: float) -> PlanBatchModel:
     """Two streams of this many rows per second, as the optimizer estimates them."""
     parsed = parse(TEXT)
     known = {"a": wm.stats(rate=rate, distinct={"k": 20_000}), "b": wm.stats(rate=rate / 4, distinct={"k": 20_000})}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, each) for name, each in known.items()})
     config = compile_join_config(bound, Plan())
     workload = estimate_workload(bound, config, fill_missing_stats(bound, known), arriving=ArrivalPattern(TRIGGER_S))
-    return PlanModel(CostingContext(config, workload, PROFILE, wm.Budget()), Plan())
+    return PlanBatchModel(CostingContext(config, workload, PROFILE, wm.Budget()), Plan())
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Plant:
     of ten seconds.
     """
 
-    model: PlanModel
+    model: PlanBatchModel
     overhead_s: float
     slowness: float
     noise: float
@@ -176,21 +176,21 @@ def test_the_same_reports_give_the_same_decisions_and_a_decision_can_be_saved() 
 
 
 def test_the_fit_finds_overhead_and_factor_and_never_goes_below_zero() -> None:
-    fit = Fit()
+    fit = MachineFit()
     assert fit.line() == (0.5, 1.0)
     for predicted in (1.0, 2.0, 3.0, 4.0):
         fit = fit.with_point(predicted, 0.8 + 3 * predicted)
     overhead, factor = fit.line()
     assert overhead == pytest.approx(0.8, abs=0.25)
     assert factor == pytest.approx(3.0, rel=0.05)
-    down = Fit().with_point(1.0, 0.1).with_point(3.0, 4.0)
+    down = MachineFit().with_point(1.0, 0.1).with_point(3.0, 4.0)
     assert down.line()[0] >= 0
     assert down.line()[1] > 0
 
 
 def test_the_fit_is_right_about_batches_like_the_last_ones_whatever_came_before() -> None:
     """Slow first batches, an overhead far above the expected one, and rows that came in ever smaller numbers."""
-    fit = Fit()
+    fit = MachineFit()
     for predicted, measured in [(3.0, 12.0), (3.0, 9.0), *((x, 2.5 + 1.8 * x) for x in (2.0, 1.5, 1.2, 1.0, 1.0, 1.0))]:
         fit = fit.with_point(predicted, measured)
     overhead, factor = fit.line()
@@ -199,10 +199,10 @@ def test_the_fit_is_right_about_batches_like_the_last_ones_whatever_came_before(
 
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.15])
 def test_more_is_left_free_where_batches_scatter_more(noise: float) -> None:
-    rng, fit = Random(5), Fit()
+    rng, fit = Random(5), MachineFit()
     for _ in range(8):
         fit = fit.with_point(1.0, 3.0 * rng.uniform(1 - noise, 1 + noise))
-    steadier = Fit(tuple(Point(1.0, 3.0) for _ in range(8)))
+    steadier = MachineFit(tuple(FitPoint(1.0, 3.0) for _ in range(8)))
     assert fit.free() >= steadier.free()
     assert (fit.free() > 1.2 * steadier.free()) == (noise > 0.1)
 

@@ -27,7 +27,7 @@ def common_key_workload(name: str, streams: int, rows: int, scale: float) -> Joi
     match per probe.
     """
     rows, batches = _scale_rows_and_batches(rows, rows // 500_000, scale)
-    return CommonKeyStreams(streams=streams, rows=rows, keys=min(500_000, rows)).workload(name, batches)
+    return CommonKeyStreams(stream_count=streams, rows=rows, keys=min(500_000, rows)).workload(name, batches)
 
 
 def chain_workload(scale: float) -> JoinWorkload:
@@ -56,8 +56,8 @@ def hot_key_workload(scale: float) -> JoinWorkload:
     """Half of all rows have one key; the window is so narrow that a row with it meets about ten others."""
     rows, batches = _scale_rows_and_batches(100_000, 5, scale)
     work = CommonKeyStreams(rows=rows, keys=100_000, rows_per_s=1_000, window_us=10_000, hot_share=0.5)
-    said = "Spark looks through all rows of a key in its state, and drops old ones only between batches: a batch is small for its sake"
-    return work.workload("hot-key", batches, said)
+    note = "Spark looks through all rows of a key in its state, and drops old ones only between batches: a batch is small for its sake"
+    return work.workload("hot-key", batches, note)
 
 
 def theta_band_workload(scale: float) -> JoinWorkload:
@@ -67,8 +67,8 @@ def theta_band_workload(scale: float) -> JoinWorkload:
     streams = {alias: RandomStream(rows, 10_000, {"x": values}) for alias in "ab"}
     outputs = tuple((f"{alias}.{name}", f"{alias}_{name}") for alias in "ab" for name in ("ts", "x", "id"))
     join = PortableJoin({"a": "a", "b": "b"}, SlidingWindow(SECOND_US), outputs, band=ValueBand("a.x", "b.x", width))
-    said = "Spark and Flink join on equality only; they are given cells as wide as the band, and rows of one stream in three of them"
-    return JoinWorkload("theta-band", join, stream_tables(streams), batches, said=said)
+    note = "Spark and Flink join on equality only; they are given cells as wide as the band, and rows of one stream in three of them"
+    return JoinWorkload("theta-band", join, stream_tables(streams), batches, note=note)
 
 
 def tiny_batches_workload(scale: float) -> JoinWorkload:
@@ -86,7 +86,7 @@ def large_window_workload(scale: float) -> JoinWorkload:
     work = large_window_streams(in_state)
     reason = f"with {in_state:,} rows in its state it was not tried; it is measured up to {MOST_PEER_STATE_ROWS:,}"
     without = {"spark": reason, "flink": reason} if in_state > MOST_PEER_STATE_ROWS else {}
-    return replace(work.workload("large-window", batch_count(work)), without=without)
+    return replace(work.workload("large-window", batch_count(work)), excluded_peers=without)
 
 
 CATALOGUE: dict[str, Callable[[float], JoinWorkload]] = {

@@ -52,7 +52,7 @@ def measure_counting_share(rows: int = 200_000, repeats: int = 21) -> float:
 
 def _kernel_without_counting() -> Callable[..., Any]:
     windows = _recompile(loop_state, {})
-    names = {name: windows[name] for name in ("insert", "expire", "tree_candidates")}
+    names = {name: windows[name] for name in ("insert_row", "expire_rows", "probe_tree")}
     kernel: Callable[..., Any] = _recompile(nested_loops, names)[_KERNEL]
     return kernel
 
@@ -61,7 +61,7 @@ def _recompile(module: ModuleType, names: dict[str, Any]) -> dict[str, Any]:
     """The module's definitions without counting, compiled anew and not cached; `names` replaces what it imports."""
     tree = _CounterRemover().visit(ast.parse(inspect.getsource(module)))
     definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    scope = {**vars(module), **names, "kernel": _uncached_kernel, "piece": _uncached_piece}
+    scope = {**vars(module), **names, "kernel": _uncached_kernel, "subroutine": _uncached_subroutine}
     for definition in definitions:
         if definition.name in names:
             continue
@@ -80,7 +80,7 @@ def _uncached_kernel(*argument_types: Any, allocates: bool = True) -> Callable[[
     return decorate
 
 
-def _uncached_piece(function: Callable[..., Any]) -> Any:
+def _uncached_subroutine(function: Callable[..., Any]) -> Any:
     import numba
 
     return numba.njit(nogil=True, error_model="numpy")(function)

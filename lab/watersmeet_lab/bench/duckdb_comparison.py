@@ -42,7 +42,7 @@ def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
         workload.seed,
         found.systems,
         found.skipped,
-        workload.said,
+        workload.note,
     )
 
 
@@ -53,9 +53,9 @@ def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = 
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
     answers: list[ExpectedRows] = []
 
-    def checked(name: str, found: pa.Table) -> None:
+    def check_rows(name: str, found: pa.Table) -> None:
         if not answers:
-            answers.append(ExpectedRows.of(workload, found))
+            answers.append(ExpectedRows.from_result(workload, found))
         answers[0].check_table(name, found)
 
     calls: dict[str, Callable[[], pa.Table]] = {
@@ -66,7 +66,7 @@ def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = 
         skipped = {}
     except WatersmeetError as error:
         skipped = {"duckdb": str(error)}
-    best = {name: _time_and_check(name, call, checked) for name, call in calls.items()}
+    best = {name: _time_and_check(name, call, check_rows) for name, call in calls.items()}
     for _ in range(repeats - 1):
         for name, call in calls.items():
             best[name] = min(best[name], _time_and_check(name, call, None), key=lambda each: each.seconds)
@@ -79,7 +79,8 @@ def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = 
 
 def collect_with_watersmeet(workload: JoinWorkload, tables: Tables) -> pa.Table:
     return wm.collect(
-        workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
+        workload.join.to_watersmeet_sql(),
+        {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()},
     )
 
 
@@ -104,7 +105,7 @@ def _duckdb_call(workload: JoinWorkload, tables: Tables, threads: int) -> Callab
         with duckdb.connect(config={"threads": threads}) as connection:
             for name, table in tables.items():
                 connection.register(name, table)
-            return connection.sql(workload.join.duckdb()).to_arrow_table()
+            return connection.sql(workload.join.to_duckdb_sql()).to_arrow_table()
 
     return call
 
@@ -124,7 +125,7 @@ def _time_and_check(
 def _measure_batch_latency(system: SystemResult, workload: JoinWorkload, tables: Tables) -> SystemResult:
     """The same rows batch by batch: how long a batch takes, and what is kept between batches."""
     run = wm.run(
-        workload.join.ours(),
+        workload.join.to_watersmeet_sql(),
         {name: wm.stream(iter([table.slice(0, 0)]), time="ts", unit="us") for name, table in tables.items()},
     )
     took_ms, state_bytes = [], 0

@@ -75,7 +75,7 @@ class PlacementRanking:
 
     setting: AggregationSetting
     seconds: dict[str, float]
-    picked: str
+    chosen: str
 
     @property
     def best(self) -> str:

@@ -24,7 +24,7 @@ class DifferentRowsError(WatersmeetError):
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
     """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and
-    `in_order` has the rows in order of time.
+    `rows_by_time` has the rows in order of time.
 
     >>> given = ExpectedRows(2, 7, pa.schema([]))
     >>> given.check("flink", 3, 7)
@@ -36,30 +36,30 @@ class ExpectedRows:
     rows: int
     checksum: int
     schema: pa.Schema
-    in_order: pa.Table | None = None
+    rows_by_time: pa.Table | None = None
 
     @classmethod
-    def of(cls, workload: JoinWorkload, found: pa.Table) -> ExpectedRows:
+    def from_result(cls, workload: JoinWorkload, found: pa.Table) -> ExpectedRows:
         schema = pa.schema(
             [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in found.schema]
         )
-        in_order = found.sort_by("as_of") if workload.join.aggregates else None
-        return cls(found.num_rows, row_checksum(found), schema, in_order)
+        rows_by_time = found.sort_by("as_of") if workload.join.aggregates else None
+        return cls(found.num_rows, row_checksum(found), schema, rows_by_time)
 
     def check(self, name: str, rows: int, found: int) -> None:
         """Refuses the figures of a system with other rows."""
         wanted = self.checksum
-        if self.in_order is not None and rows <= self.rows:
-            wanted = row_checksum(self.in_order.slice(0, rows))
-        if (rows, found) != (self.rows if self.in_order is None else min(rows, self.rows), wanted):
+        if self.rows_by_time is not None and rows <= self.rows:
+            wanted = row_checksum(self.rows_by_time.slice(0, rows))
+        if (rows, found) != (self.rows if self.rows_by_time is None else min(rows, self.rows), wanted):
             raise DifferentRowsError(
                 f"{name} gives {rows:,} rows with checksum {found}, not {self.rows:,} with {wanted}, so there is nothing to compare"
             )
 
     def check_table(self, name: str, found: pa.Table) -> None:
         """The same for rows at hand. The window in which the input ends is not over for us, so it is left out."""
-        if self.in_order is not None:
-            last_us = pc.max(self.in_order["as_of"]).cast(pa.int64())
+        if self.rows_by_time is not None:
+            last_us = pc.max(self.rows_by_time["as_of"]).cast(pa.int64())
             found = found.filter(pc.less_equal(found["as_of"].cast(pa.int64()), last_us))
         self.check(name, found.num_rows, row_checksum(found))
 

@@ -146,9 +146,9 @@ def _run_job(job: Mapping[str, object], folder: Path) -> _FlinkReport:
     return about
 
 
-def _innermost_cause(said: str) -> str:
+def _innermost_cause(note: str) -> str:
     """The innermost cause of a Java stack trace, else the last line that names no place."""
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    lines = [line.strip() for line in note.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["no reason given"])[-1]
 

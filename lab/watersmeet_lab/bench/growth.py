@@ -49,7 +49,7 @@ def large_window_streams(rows_in_state: int, seed: int = 0) -> CommonKeyStreams:
 
 
 def batch_count(workload: CommonKeyStreams) -> int:
-    return max(MIN_BATCHES, workload.streams * workload.rows // BATCH_ROWS)
+    return max(MIN_BATCHES, workload.stream_count * workload.rows // BATCH_ROWS)
 
 
 def measure_growth(
@@ -96,7 +96,7 @@ def _other_streams(streams: int) -> float:
 def _stream_growth_workload(streams: int, scale: float) -> CommonKeyStreams:
     """A quarter of each stream is in its window, and a probe meets one row of every other."""
     rows = _rows_per_stream(scale)
-    return CommonKeyStreams(streams=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
+    return CommonKeyStreams(stream_count=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
 
 
 def _rows_per_stream(scale: float) -> int:

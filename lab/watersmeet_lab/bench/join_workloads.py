@@ -23,7 +23,7 @@ START_US = 1_000 * SECOND_US
 class JoinWorkload:
     """A join over streams that come in so many batches, all of them in time order and in step with each other.
 
-    Times are microseconds; `make` gives the rows of a stream by its name. `said` is what a reader has to know about the
+    Times are microseconds; `make` gives the rows of a stream by its name. `note` is what a reader has to know about the
     comparison.
     """
 
@@ -32,8 +32,8 @@ class JoinWorkload:
     make: Callable[[str], pa.Table]
     batches: int
     seed: int = 0
-    said: str = ""
-    without: Mapping[str, str] = field(default_factory=dict)  # peers that are not asked, and why
+    note: str = ""
+    excluded_peers: Mapping[str, str] = field(default_factory=dict)  # peers that are not asked, and why
 
     def __post_init__(self) -> None:
         if self.batches < MIN_BATCHES:
@@ -93,7 +93,7 @@ class CommonKeyStreams:
     windows.
     """
 
-    streams: int = 2
+    stream_count: int = 2
     rows: int = 4_000_000
     keys: int = 500_000
     rows_per_s: int = 50_000
@@ -104,7 +104,7 @@ class CommonKeyStreams:
 
     @property
     def aliases(self) -> str:
-        return ALIASES[: self.streams]
+        return ALIASES[: self.stream_count]
 
     def tables(self) -> dict[str, pa.Table]:
         return {alias: self.table(alias) for alias in self.aliases}
@@ -129,7 +129,7 @@ class CommonKeyStreams:
         )
 
     def query(self) -> str:
-        return self.join().ours()
+        return self.join().to_watersmeet_sql()
 
-    def workload(self, name: str, batches: int, said: str = "") -> JoinWorkload:
-        return JoinWorkload(name, self.join(), self.table, batches, self.seed, said)
+    def workload(self, name: str, batches: int, note: str = "") -> JoinWorkload:
+        return JoinWorkload(name, self.join(), self.table, batches, self.seed, note)

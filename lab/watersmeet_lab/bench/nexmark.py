@@ -142,7 +142,7 @@ class NexmarkQuery:
 
     join: PortableJoin
     events: int
-    said: str
+    note: str
     batches: int = 4
 
 
@@ -238,4 +238,4 @@ def nexmark_workload(number: int, scale: float = 1.0) -> JoinWorkload:
     asked = QUERIES[number]
     site = NexmarkSite(events=max(5_000, round(asked.events * scale)), offset_us=START_US + 10)
     batches = max(MIN_BATCHES, round(asked.batches * min(1.0, scale)))
-    return JoinWorkload(f"nexmark-{number}", asked.join, site.table, batches, site.seed, asked.said)
+    return JoinWorkload(f"nexmark-{number}", asked.join, site.table, batches, site.seed, asked.note)

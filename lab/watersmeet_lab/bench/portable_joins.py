@@ -93,7 +93,7 @@ class PortableJoin:
     With aggregates, `outputs` are the groups, the windows are tiles, and each row carries its tile's end as `as_of`.
 
     >>> join = PortableJoin({"a": "ask", "b": "bid"}, SlidingWindow(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
-    >>> join.ours()
+    >>> join.to_watersmeet_sql()
     'SELECT a.k AS k FROM ask [RANGE 5000000 MICROSECONDS] AS a, bid [RANGE 5000000 MICROSECONDS] AS b WHERE a.k = b.k'
     """
 
@@ -120,13 +120,13 @@ class PortableJoin:
     def steps(self) -> tuple[JoinStep, ...]:
         return tuple(self._step(self.aliases[: number + 1]) for number in range(len(self.sources)))
 
-    def ours(self) -> str:
+    def to_watersmeet_sql(self) -> str:
         """In the query language of this project."""
         sources = ", ".join(
-            f"{stream} {self._window()} AS {alias}".replace("  ", " ") for alias, stream in self.sources.items()
+            f"{stream} {self._window_clause()} AS {alias}".replace("  ", " ") for alias, stream in self.sources.items()
         )
-        text = f"SELECT {', '.join(self._selected())} FROM {sources}{self._constraints()}"
-        conditions = [*(f"{one} = {other}" for one, other in self.equal), *self._on_band(), *self.where]
+        text = f"SELECT {', '.join(self._select_items())} FROM {sources}{self._pair_constraints()}"
+        conditions = [*(f"{one} = {other}" for one, other in self.equal), *self._band_conditions(), *self.where]
         text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
         if self.aggregates and self.outputs:
             text += f" GROUP BY {', '.join(expression for expression, _ in self.outputs)}"
@@ -136,18 +136,18 @@ class PortableJoin:
             else ""
         )
 
-    def duckdb(self) -> str:
+    def to_duckdb_sql(self) -> str:
         """The same rows of the finite tables in DuckDB's SQL: a window is a band on the times of pairs."""
         first, *others = self.steps()
         joins = "".join(
-            f" JOIN {step.stream} AS {step.alias} ON {' AND '.join(self._plainly(step))}" for step in others
+            f" JOIN {step.stream} AS {step.alias} ON {' AND '.join(self._duckdb_conditions(step))}" for step in others
         )
         text = f"FROM {first.stream} AS {first.alias}{joins}"
         text += f" WHERE {' AND '.join(first.where)}" if first.where else ""
         if not self.aggregates or not isinstance(self.windows, TumblingTile):
-            return f"SELECT {', '.join(self._selected())} {text}"
+            return f"SELECT {', '.join(self._select_items())} {text}"
         end = f"({first.alias}.ts // {self.windows.length_us} + 1) * {self.windows.length_us} AS as_of"
-        return f"SELECT {end}, {', '.join(self._selected())} {text} GROUP BY ALL"
+        return f"SELECT {end}, {', '.join(self._select_items())} {text} GROUP BY ALL"
 
     def _step(self, known: str) -> JoinStep:
         before, alias = known[:-1], known[-1]
@@ -160,7 +160,7 @@ class PortableJoin:
         )
         return JoinStep(alias, self.sources[alias], equal, where, bounds if before else ())
 
-    def _plainly(self, step: JoinStep) -> list[str]:
+    def _duckdb_conditions(self, step: JoinStep) -> list[str]:
         conditions = [f"{one} = {other}" for one, other in step.equal]
         if isinstance(self.windows, TumblingTile):
             conditions.append(
@@ -170,20 +170,20 @@ class PortableJoin:
             f"{each.other}.ts BETWEEN {each.one}.ts + {each.low_us} AND {each.one}.ts + {each.high_us}"
             for each in step.bounds
         )
-        return [*conditions, *between, *self._on_band(), *step.where]
+        return [*conditions, *between, *self._band_conditions(), *step.where]
 
-    def _selected(self) -> list[str]:
+    def _select_items(self) -> list[str]:
         shown = [f"{expression} AS {name}" for expression, name in self.outputs]
         return shown + [f"{each.function}({each.column}) AS {each.name}" for each in self.aggregates]
 
-    def _on_band(self) -> list[str]:
+    def _band_conditions(self) -> list[str]:
         """As two comparisons, which an index over the values can answer."""
         if self.band is None:
             return []
         one, other, width = self.band.one, self.band.other, self.band.width
         return [f"{one} < {other} + {width}", f"{one} > {other} - {width}"]
 
-    def _window(self) -> str:
+    def _window_clause(self) -> str:
         """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's
         start.
         """
@@ -192,7 +192,7 @@ class PortableJoin:
         kind = "TUMBLE" if isinstance(self.windows, TumblingTile) and not self.aggregates else "RANGE"
         return f"[{kind} {self.windows.length_us} MICROSECONDS]"
 
-    def _constraints(self) -> str:
+    def _pair_constraints(self) -> str:
         if not isinstance(self.windows, LookBackWindow):
             return ""
         pairs = (

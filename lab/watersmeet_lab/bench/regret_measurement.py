@@ -50,14 +50,14 @@ class Regret:
     """One workload: what was chosen, every plan measured, and how many were left out as hopeless."""
 
     workload: str
-    streams: int
+    stream_count: int
     chosen: TimedPlan
-    timed: tuple[TimedPlan, ...]
-    left_out: int
+    timed_plans: tuple[TimedPlan, ...]
+    excluded_plans: int
 
     @property
     def best(self) -> TimedPlan:
-        return min(self.timed, key=lambda each: each.measured_s)
+        return min(self.timed_plans, key=lambda each: each.measured_s)
 
     @property
     def regret(self) -> float:
@@ -67,7 +67,9 @@ class Regret:
     @property
     def correlation(self) -> float:
         """Spearman's: of the ranks of predicted and measured times."""
-        return rank_correlation([each.predicted_s for each in self.timed], [each.measured_s for each in self.timed])
+        return rank_correlation(
+            [each.predicted_s for each in self.timed_plans], [each.measured_s for each in self.timed_plans]
+        )
 
 
 def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
@@ -128,21 +130,23 @@ def measure_regret(
         for plan in dict.fromkeys((about.plan, *finalists)):
             spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
     timed = {plan: TimedPlan(plan, predicted[plan], spent[plan]) for plan in kept}
-    return Regret(workload.name, len(workload.flows), timed[about.plan], tuple(timed.values()), len(plans) - len(kept))
+    return Regret(
+        workload.name, len(workload.streams), timed[about.plan], tuple(timed.values()), len(plans) - len(kept)
+    )
 
 
 def _run_plan(
     workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan
 ) -> tuple[pa.Table, float]:
-    under_way = embedded.start_run(
+    run = embedded.start_run(
         workload.query, {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}, plan
     )
     gc.collect()
     start = time.process_time()
-    results = [batch for each in rounds[:-1] for batch in under_way.advance(each)]
-    results += under_way.advance(rounds[-1], last=True)
+    results = [batch for each in rounds[:-1] for batch in run.advance(each)]
+    results += run.advance(rounds[-1], last=True)
     seconds = time.process_time() - start
-    return pa.Table.from_batches(results, under_way.config.result), seconds
+    return pa.Table.from_batches(results, run.config.result), seconds
 
 
 #: What the suite is to show.
@@ -150,11 +154,11 @@ MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
 
 
 def format_regret(found: Regret) -> str:
-    left_out = f", {found.left_out} left out as hopeless" if found.left_out else ""
+    left_out = f", {found.excluded_plans} left out as hopeless" if found.excluded_plans else ""
     return (
         f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen {found.chosen.plan.algorithm:<11}"
         f" {found.chosen.measured_s * 1e3:7.1f} ms  best {found.best.plan.algorithm:<11} {found.best.measured_s * 1e3:7.1f} ms"
-        f"  {len(found.timed)} plans{left_out}"
+        f"  {len(found.timed_plans)} plans{left_out}"
     )
 
 
@@ -177,9 +181,9 @@ def format_verdict(found: Sequence[Regret]) -> str:
 def regret_values(found: Regret) -> dict[str, object]:
     return {
         "workload": found.workload,
-        "streams": found.streams,
-        "plans": len(found.timed),
-        "left_out": found.left_out,
+        "streams": found.stream_count,
+        "plans": len(found.timed_plans),
+        "left_out": found.excluded_plans,
         "regret": found.regret,
         "correlation": found.correlation,
         "chosen": found.chosen.plan.to_dict(),
@@ -202,12 +206,16 @@ def plot_regrets(found: Sequence[Regret], path: Path) -> Path:
     for number, each in enumerate(found):
         axes = figure.add_subplot(rows, columns, number + 1)
         axes.loglog(
-            [t.predicted_s for t in each.timed], [t.measured_s for t in each.timed], ".", color="#4878a8", markersize=3
+            [t.predicted_s for t in each.timed_plans],
+            [t.measured_s for t in each.timed_plans],
+            ".",
+            color="#4878a8",
+            markersize=3,
         )
         axes.loglog(
             [each.chosen.predicted_s], [each.chosen.measured_s], "o", color="#c44e52", markersize=6, fillstyle="none"
         )
-        ends = [min(t.predicted_s for t in each.timed), max(t.predicted_s for t in each.timed)]
+        ends = [min(t.predicted_s for t in each.timed_plans), max(t.predicted_s for t in each.timed_plans)]
         axes.loglog(ends, ends, "-", color="#999999", linewidth=0.7)
         axes.set_title(f"{each.workload}\nregret {each.regret:.2f}, ρ {each.correlation:.2f}", fontsize=8)
         axes.tick_params(labelsize=6)

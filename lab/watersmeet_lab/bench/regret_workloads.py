@@ -29,19 +29,19 @@ class RegretWorkload:
     """Streams, what joins them, and how they come: `seconds` of stream in so many batches."""
 
     name: str
-    flows: tuple[RegretStream, ...]
+    streams: tuple[RegretStream, ...]
     where: str
     seconds: float
     batches: int = 1
 
     @property
     def aliases(self) -> str:
-        return ALIASES[: len(self.flows)]
+        return ALIASES[: len(self.streams)]
 
     @property
     def query(self) -> str:
         outputs = ", ".join(f"{alias}.id AS {alias}_id" for alias in self.aliases)
-        sources = ", ".join(f"{alias} [{flow.window}]" for alias, flow in zip(self.aliases, self.flows, strict=True))
+        sources = ", ".join(f"{alias} [{flow.window}]" for alias, flow in zip(self.aliases, self.streams, strict=True))
         return f"SELECT {outputs} FROM {sources} WHERE {self.where}"
 
     def tables(self, scale: float = 1.0) -> dict[str, pa.Table]:
@@ -64,7 +64,7 @@ class RegretWorkload:
         ]
 
     def _table(self, number: int, scale: float) -> pa.Table:
-        flow, seconds = self.flows[number], self.seconds * scale
+        flow, seconds = self.streams[number], self.seconds * scale
         rng = np.random.default_rng([len(self.name), *self.name.encode(), number])
         rows = max(1, round(flow.rows_per_s * seconds))
         return pa.table(

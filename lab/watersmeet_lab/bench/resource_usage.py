@@ -65,7 +65,7 @@ class PeakMemory:
 
     peak_bytes: int | None = None
 
-    def look(self) -> None:
+    def sample(self) -> None:
         self.peak_bytes = max(measure_child_memory_bytes(), self.peak_bytes or 0) or None
 
 
@@ -76,7 +76,7 @@ def watch_peak_memory() -> Iterator[PeakMemory]:
 
     def watch() -> None:
         while not done.wait(_SAMPLE_INTERVAL_S):
-            peak.look()
+            peak.sample()
 
     watcher = BackgroundThread("the memory watch", watch).start()
     try:
@@ -85,4 +85,4 @@ def watch_peak_memory() -> Iterator[PeakMemory]:
         done.set()
         watcher.join()
     watcher.raise_failure()
-    peak.look()
+    peak.sample()

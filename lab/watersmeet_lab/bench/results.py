@@ -43,7 +43,7 @@ class SystemResult:
 @dataclass(frozen=True, slots=True)
 class PeerComparison:
     """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why,
-    `said` what else a reader has to know.
+    `note` what else a reader has to know.
 
     >>> both = (SystemResult("watersmeet-spark", 800.0), SystemResult("spark-rocksdb", 50.0), SystemResult("spark-hdfs", 100.0))
     >>> PeerComparison("two-way", 1000, 40, 0, both).ratio
@@ -56,7 +56,7 @@ class PeerComparison:
     seed: int
     systems: tuple[SystemResult, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)
-    said: str = ""
+    note: str = ""
 
     @property
     def ours(self) -> SystemResult:
@@ -77,7 +77,7 @@ class PeerComparison:
                 f"  {self.ours.name} is "
                 + ", ".join(f"{ratio:.2f} times {peer}'s best" for peer, ratio in self.ratio.items())
             )
-        return "\n".join([*lines, *([f"  {self.said}"] if self.said else [])])
+        return "\n".join([*lines, *([f"  {self.note}"] if self.note else [])])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -88,7 +88,7 @@ class PeerComparison:
             "systems": [asdict(system) for system in self.systems],
             "ratio": self.ratio,
             "skipped": dict(self.skipped),
-            "said": self.said,
+            "said": self.note,
         }
 
     @classmethod

@@ -147,13 +147,13 @@ def _summary_row(found: PeerComparison) -> str:
 
 
 def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]:
-    said = [f"{found.said[0].upper()}{found.said[1:]}.", ""] if found.said else []
+    note = [f"{found.note[0].upper()}{found.note[1:]}.", ""] if found.note else []
     missing = [f"Left out: {peer} ({reason})." for peer, reason in found.skipped.items()]
     machine = about["machine"]
     measured = f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed {found.seed}"
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     return [
-        *said,
+        *note,
         "| system | rows per s | p50 ms | p99 ms | peak MB | state MB |",
         "| --- | --- | --- | --- | --- | --- |",
         *map(_system_row, found.systems),

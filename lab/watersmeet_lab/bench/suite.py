@@ -90,14 +90,14 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
         found = early.rank_placements(setting)
         times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
         text = (
-            f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.picked}, "
+            f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.chosen}, "
             f"best early {found.gain:.1f} times the late plan"
         )
         values = {
             "workload": "early-aggregation",
             "setting": setting.name,
             "seconds": found.seconds,
-            "picked": found.picked,
+            "picked": found.chosen,
         }
         yield BenchmarkFinding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
     first = None
@@ -209,7 +209,9 @@ def _run_against_peers(
 
     asked = workload(scale)
     found = compare_with_peers(
-        replace(asked, without={**asked.without, **dict.fromkeys(without, "it was not asked in this run")})
+        replace(
+            asked, excluded_peers={**asked.excluded_peers, **dict.fromkeys(without, "it was not asked in this run")}
+        )
     )
     yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
 

@@ -54,7 +54,10 @@ def profile_embedded(workload: JoinWorkload) -> TimeProfile:
     """One run over the finite tables. Planning and the first build of kernels are not in it."""
     tables = workload.tables()
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
-    run = wm.run(workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()})
+    run = wm.run(
+        workload.join.to_watersmeet_sql(),
+        {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()},
+    )
     operators: dict[str, float] = {}
     start = time.perf_counter()
     with time_kernels() as kernels:

@@ -133,7 +133,7 @@ class FigureLines:
             f'the figure has no line "{name}"', hint=f"lines: {listing([label for label, _ in self.lines])}"
         )
 
-    def lowest(self, place: int) -> str:
+    def lowest_line(self, place: int) -> str:
         """The name of the line that is lowest at the given point of the axis; the first of equals."""
         return min(self.lines, key=lambda named: named[1][place])[0]
 
@@ -141,7 +141,7 @@ class FigureLines:
 def figure_from_points(axis: str, points: dict[float, dict[str, float]]) -> FigureLines:
     """A figure out of the values of all lines per point of the axis.
 
-    >>> figure_from_points("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest(0)
+    >>> figure_from_points("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest_line(0)
     'MULTI-WAY'
     """
     names = list(next(iter(points.values()), {}))

@@ -128,17 +128,17 @@ def run_join(
     fill = max(stream.window for stream in streams) * unit
     tables = generate_arrivals(streams, fill + rows, seed, balanced=balanced)
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
-    under_way = embedded.start_run(join_query(streams), sources, plan)
+    run = embedded.start_run(join_query(streams), sources, plan)
     if only_count:
-        under_way.config = replace(under_way.config, outputs=(), result=pa.schema([]))
-    under_way.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})
+        run.config = replace(run.config, outputs=(), result=pa.schema([]))
+    run.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})
     measured = {name: table.filter(table["ts"].to_numpy() >= fill) for name, table in tables.items()}
-    before = _total_comparisons(under_way.tally)
+    before = _total_comparisons(run.tally)
     start, start_cpu = time.perf_counter(), time.process_time()
-    results = sum(batch.num_rows for batch in under_way.advance(measured))
+    results = sum(batch.num_rows for batch in run.advance(measured))
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
     return GolabRunResult(
-        rows / seconds, cpu_s / rows, results, (_total_comparisons(under_way.tally) - before) / (rows / unit)
+        rows / seconds, cpu_s / rows, results, (_total_comparisons(run.tally) - before) / (rows / unit)
     )
 
 

@@ -24,7 +24,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig, build_aggrega
 from watersmeet.operators.aggregate.state import empty_state
 from watersmeet.operators.aggregate.step import step
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.planner.aggregation_costs import early_costed
+from watersmeet.planner.aggregation_costs import cost_placement
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.sql import bind, parse
@@ -97,7 +97,7 @@ def model_quantities(load: AggregationLoad) -> list[float]:
 
     def amount(name: str) -> float:
         unit = EarlyWeights(**{each: float(each == name) for each in WEIGHTS})
-        return early_costed(config, workload, stats, Plan(early=load.early), unit).cost.cpu_per_s * length_s
+        return cost_placement(config, workload, stats, Plan(early=load.early), unit).cost.cpu_per_s * length_s
 
     return [amount(name) for name in WEIGHTS]
 

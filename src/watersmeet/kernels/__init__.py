@@ -1,3 +1,4 @@
-"""Numba kernels: flat arrays in, row numbers out, no Python objects. Beside each kernel stands its definition as a
-plain loop.
+"""Numba kernels: flat arrays in, row numbers out, no Python objects.
+
+The definition of each kernel is a plain loop in the same file or package.
 """

@@ -1,7 +1,7 @@
-"""How every kernel is compiled: once, for the argument types it declares, without the interpreter lock, cached on disk.
+"""Compilation of kernels: once, for the declared argument types, without the GIL, cached on disk.
 
-Declared types keep a process from compiling a second version because an array happens to be read-only, as Arrow's are:
-what a kernel only reads is declared read-only, which takes both.
+Arrow's arrays are read-only, NumPy's are not. Without declared types, a process would compile a kernel once for each. A
+kernel declares the arrays it only reads as read-only, which accepts both.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ KERNELS: dict[str, Any] = {}
 
 
 def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function], Function]:
-    """A kernel that Python calls. It is compiled, or loaded from the cache on disk, at its first call and never again.
+    """Declare a kernel that Python calls.
 
-    One that says it allocates nothing is compiled without the counting of references, which in the innermost loops can
-    cost more than their work.
+    It is compiled, or loaded from the cache on disk, at its first call and never again.
+
+    A kernel with `allocates=False` is compiled without reference counting. In the innermost loops, reference counting
+    can cost more than the work.
     """
 
     def decorate(function: Function) -> Function:
@@ -55,8 +57,10 @@ def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function],
         @wraps(function)
         def call(*args: Any) -> Any:
             if not dispatcher.overloads:
-                _build(dispatcher, argument_types)
-            return _watchers[-1].watched(function.__name__, dispatcher, args) if _watchers else dispatcher(*args)
+                _compile(dispatcher, argument_types)
+            return (
+                _active_timers[-1].watched(function.__name__, dispatcher, args) if _active_timers else dispatcher(*args)
+            )
 
         return cast(Function, call)
 
@@ -79,56 +83,57 @@ class KernelTimes:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-_building = threading.Lock()
+_build_lock = threading.Lock()
 
-#: Who watches now; the last one does.
-_watchers: list[KernelTimes] = []
+#: Timers of the running `time_kernels` blocks; the innermost one is used.
+_active_timers: list[KernelTimes] = []
 
 
 @contextmanager
 def time_kernels() -> Iterator[KernelTimes]:
-    """What Python's calls of kernels take meanwhile, in this process."""
-    _watchers.append(KernelTimes())
+    """Measure the time that Python's calls of kernels take inside the block, in this process."""
+    _active_timers.append(KernelTimes())
     try:
-        yield _watchers[-1]
+        yield _active_timers[-1]
     finally:
-        _watchers.pop()
+        _active_timers.pop()
 
 
 def subroutine(function: Function, **options: Any) -> Any:
-    """A piece of a kernel, for kernels to call."""
+    """Compile a function that kernels call."""
     dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
-    # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in
-    # another.
-    dispatcher._cache._cache_file._source_stamp = _sources_digest()
+    # Numba reuses a cached build while the kernel's own file is unchanged, even if a subroutine in another file changed.
+    # So the stamp covers all files.
+    dispatcher._cache._cache_file._source_stamp = _digest_sources()
     return dispatcher
 
 
 def inlined_subroutine(function: Function) -> Any:
-    """A piece of a kernel's innermost loop, written into its caller: passing groups of arrays costs more than the
-    piece's work.
+    """Compile a part of a kernel's innermost loop into its caller.
+
+    Passing groups of arrays to a call would cost more than the part's work.
     """
     return numba.njit(inline="always")(function)
 
 
 def warm_up() -> None:
-    """Compiles or loads every kernel imported so far, so that no query pays for it."""
+    """Compile or load every kernel imported so far, so that no query pays for it."""
     for dispatcher, argument_types in KERNELS.values():
         if not dispatcher.overloads:
-            _build(dispatcher, argument_types)
+            _compile(dispatcher, argument_types)
 
 
 @cache
-def _sources_digest() -> str:
-    """Of all the sources kernels are made of: a build is used only as long as none of them changes."""
+def _digest_sources() -> str:
+    """Return a digest of all kernel sources: a cached build is valid only while none of them changes."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def _build(dispatcher: Any, argument_types: tuple[Any, ...]) -> None:
-    with _building:
+def _compile(dispatcher: Any, argument_types: tuple[Any, ...]) -> None:
+    with _build_lock:
         if not dispatcher.overloads:  # another thread may have been first
             dispatcher.compile(argument_types)
             dispatcher.disable_compile()

@@ -1,7 +1,7 @@
-"""Values by row number. NumPy's own indexing takes three to four times as long with 32-bit row numbers, which it
-converts and checks.
+"""Values by row number.
 
-Row numbers come from kernels and panes of our own and are inside the values, so they are not checked.
+NumPy's own indexing takes three to four times as long with 32-bit row numbers, because it converts and checks them. Row
+numbers come from our own kernels and panes and are always in range, so they are not checked here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT64, kerne
 
 @kernel(IN_INT64, IN_INT32)
 def gather_int64(values: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int64]:
-    """`values[rows]`."""
+    """Return `values[rows]`."""
     found = np.empty(rows.size, np.int64)
     for at in range(rows.size):
         found[at] = values[rows[at]]
@@ -23,7 +23,7 @@ def gather_int64(values: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[
 
 @kernel(IN_INT32, IN_INT32)
 def gather_int32(values: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """`values[rows]`."""
+    """Return `values[rows]`."""
     found = np.empty(rows.size, np.int32)
     for at in range(rows.size):
         found[at] = values[rows[at]]
@@ -34,8 +34,9 @@ def gather_int32(values: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[
 def tighten_bounds(
     times: NDArray[np.int64], before_us: int, after_us: int, low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> None:
-    """Raises `low` to `times - before_us` and lowers `high` to `times + after_us`, in place (`tighten_bounds_definition` is
-    the law).
+    """Raise `low` to `times - before_us` and lower `high` to `times + after_us`, in place.
+
+    `tighten_bounds_definition` is the law.
     """
     for at in range(times.size):
         low[at] = max(low[at], times[at] - before_us)

@@ -1,8 +1,8 @@
-"""A grouped run: the rows of one pane, grouped by key, each group in time order.
+"""Grouped runs: the rows of one pane, grouped by key, each group in time order.
 
-This is the production access path. A probe finds its key's group through an open-addressing directory and then the
-stretch of the group inside its time bounds by galloping, so it touches matches and a logarithm, never the rest of the
-window.
+This is the production access path. A probe finds the group of its key through an open-addressing directory. It then
+finds the part of the group inside its time bounds by galloping. So it touches its matches and a logarithm of the group,
+never the rest of the window.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT32, OUT_I
 from watersmeet.kernels.hashing import mix_bits
 
 _EMPTY = -1
-_SMALL = 1 << 14
-#: A group of so few rows is looked through from its first row.
-_SHORT = 16
+_SMALL_RUN_ROWS = 1 << 14
+#: Groups up to this size are scanned from their first row.
+_SHORT_GROUP_ROWS = 16
 
 
 def group_rows(
     keys: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Directory slots, the distinct keys, group offsets, and row numbers by group.
+    """Return directory slots, the distinct keys, group offsets, and row numbers by group.
 
-    Rows keep their order inside a group (`group_rows_definition` is the law). Groups stand in the order of their hash's
-    leading bits, and so do the directory's slots: building a run, or probing it in the order of another run, walks
-    memory forwards.
+    Rows keep their order inside a group (`group_rows_definition` is the law). Groups and directory slots are both in
+    the order of the leading bits of the hash. Building a run, or probing it in the order of another run, therefore
+    walks memory forwards.
 
-    Memory comes from NumPy, which asks for large pages: touching new memory page by page took a third of the time.
+    Memory comes from NumPy, which requests large pages: touching new memory page by page took a third of the time.
     """
-    if keys.size > _SMALL:
+    if keys.size > _SMALL_RUN_ROWS:
         rows, ordered = np.empty(keys.size, np.int32), np.empty(keys.size, np.int64)
         order_by_leading_bits(keys, rows, ordered)
     else:
@@ -45,8 +45,9 @@ def group_rows(
 
 @kernel(IN_INT64, OUT_INT32, OUT_INT64)
 def order_by_leading_bits(keys: NDArray[np.int64], rows: NDArray[np.int32], ordered: NDArray[np.int64]) -> None:
-    """Row numbers, and their keys, ordered by the first byte of the key's hash, stable: one part of the directory fits
-    the cache.
+    """Order row numbers and their keys by the first byte of the key's hash.
+
+    The order is stable. Each of the 256 parts of the directory fits the cache.
     """
     part = np.empty(keys.size, np.uint8)
     place = np.zeros(257, np.int64)
@@ -67,15 +68,14 @@ def order_by_leading_bits(keys: NDArray[np.int64], rows: NDArray[np.int32], orde
 def number_groups(
     keys: NDArray[np.int64], slots: NDArray[np.int32], group_of: NDArray[np.int32], group_keys: NDArray[np.int64]
 ) -> int:
-    """Numbers the distinct keys as they come, into free `slots`; returns how many there are. `group_keys` has room for
-    one more than keys.
+    """Number the distinct keys in order of appearance, write the numbers into free `slots`, and return their count.
 
-    A key that may be new is written behind the groups there are, so that it is found there: whether it was new is not
-    asked in between.
+    `group_keys` has room for one entry more than there are keys. A key that may be new is written after the existing
+    groups, so the search finds it there. The loop therefore needs no test for new keys.
     """
     groups = 0
     for row in range(keys.size):
-        group_of[row] = _home(slots, keys[row])
+        group_of[row] = _home_slot(slots, keys[row])
     for row in range(keys.size):
         key = keys[row]
         group_keys[groups] = key
@@ -92,7 +92,7 @@ def number_groups(
 
 @subroutine
 def _group_at(slots: NDArray[np.int32], slot: int, groups: int) -> int:
-    """The group in a slot; in a free one, the next group there will be."""
+    """Return the group in a slot; for a free slot, the number of the next new group."""
     return groups if slots[slot] == _EMPTY else np.int64(slots[slot])  # type: ignore[return-value] # numba's int
 
 
@@ -100,8 +100,10 @@ def _group_at(slots: NDArray[np.int32], slot: int, groups: int) -> int:
 def sort_by_group(
     rows: NDArray[np.int32], group_of: NDArray[np.int32], offsets: NDArray[np.int32], by_group: NDArray[np.int32]
 ) -> None:
-    """Counting sort, stable. `offsets`, zeros before, has two places more than groups: while rows are placed, a group's
-    begin is its place for the next row and stands one further on, where the next group's begin belongs in the end.
+    """Sort rows by group with a counting sort. The sort is stable.
+
+    `offsets` starts as zeros and has two entries more than there are groups. While rows are placed, entry g + 1 is the
+    place of the next row of group g. At the end it is the start of group g + 1.
     """
     for row in range(rows.size):
         offsets[group_of[row] + 2] += 1
@@ -114,7 +116,7 @@ def sort_by_group(
 
 
 def group_rows_definition(keys: NDArray[np.int64]) -> dict[int, list[int]]:
-    """The law of `group_rows`: each key with its rows, in order of appearance."""
+    """Return each key with its rows, in order of appearance: the law of `group_rows`."""
     groups: dict[int, list[int]] = {}
     for row, key in enumerate(keys.tolist()):
         groups.setdefault(key, []).append(row)
@@ -122,15 +124,16 @@ def group_rows_definition(keys: NDArray[np.int64]) -> dict[int, list[int]]:
 
 
 @subroutine
-def _home(slots: NDArray[np.int32], key: int) -> int:
-    """The slot where a key's group stands unless others took it."""
+def _home_slot(slots: NDArray[np.int32], key: int) -> int:
+    """Return the slot of a key's group if no other group has taken it."""
     return np.int64((mix_bits(key) >> np.uint64(32)) * np.uint64(slots.size) >> np.uint64(32))  # type: ignore[return-value] # numba's int
 
 
 @subroutine
-def _next_slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: int, slot: int) -> int:
-    """Where, from `slot` on, the key's group number stands, or the free slot where it would; half of the slots are
-    free, so it is near.
+def _find_slot(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: int, slot: int) -> int:
+    """Return the first slot, from `slot` on, that holds the key's group number or is free.
+
+    Half of the slots are free, so the search is short.
     """
     while slots[slot] != _EMPTY and group_keys[slots[slot]] != key:
         slot += 1
@@ -141,8 +144,9 @@ def _next_slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: 
 
 @kernel(IN_INT64, IN_INT32)
 def accumulate_maximum(ends: NDArray[np.int64], offsets: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The largest end so far inside each group: monotone, and never below a row's own end, so pruning by it loses
-    nothing.
+    """Return the largest end so far inside each group.
+
+    The values are monotone and never below a row's own end, so pruning by them loses nothing.
     """
     raised = ends.copy()
     for group in range(offsets.size - 1):
@@ -165,15 +169,14 @@ def count_matches(
     first: NDArray[np.int64],
     count: NDArray[np.int32],
 ) -> int:
-    """For each probe the stretch `[first, first + count)` of the run it meets; returns the sum of counts.
+    """Find the range `[first, first + count)` of the run that each probe matches, and return the sum of counts.
 
-    A row meets a probe when its key is equal, `from <= time <= until`, and its end, where the run has ends (monotone
-    inside a group), reaches `alive_at`. An empty `ends` or `slots` array means there are none: no ends to check, one
-    group of all rows.
+    A row matches a probe when its key is equal, `from <= time <= until`, and its end reaches `alive_at`. Ends are
+    monotone inside a group. An empty `ends` array means that there are no ends to check. An empty `slots` array means
+    that all rows form one group.
 
-    All probes find their group first, then all of them their stretch of it: in loops as short as these a wrong guess of
-    the processor about one probe does not hold up the next, which halves the time of doing both for one probe after the
-    other.
+    All probes find their group first, then all of them find their range in it. In loops this short, a branch
+    misprediction for one probe does not delay the next. This halves the time of doing both steps probe by probe.
     """
     if slots.size:
         _find_groups(slots, group_keys, offsets, probe_keys, first, count)
@@ -193,15 +196,15 @@ def _find_groups(
     first: NDArray[np.int64],
     count: NDArray[np.int32],
 ) -> None:
-    """The whole group of each key; on the way there `first` holds the slots and `count` the groups."""
+    """Find the whole group of each key. In between, `first` holds the slots and `count` the groups."""
     for probe in range(keys.size):
-        first[probe] = _home(slots, keys[probe])
+        first[probe] = _home_slot(slots, keys[probe])
     for probe in range(keys.size):
         count[probe] = slots[first[probe]]
     for probe in range(keys.size):
         group = count[probe]
         if group != _EMPTY and group_keys[group] != keys[probe]:
-            group = slots[_next_slot_of(slots, group_keys, keys[probe], first[probe])]
+            group = slots[_find_slot(slots, group_keys, keys[probe], first[probe])]
         if group == _EMPTY:
             first[probe] = 0
             count[probe] = 0
@@ -220,8 +223,9 @@ def _narrow_groups(
     first: NDArray[np.int64],
     count: NDArray[np.int32],
 ) -> int:
-    """Groups become the stretches of them inside the bounds. A probe of the group of the probe before begins at that
-    one's place.
+    """Narrow each group to the range inside the probe's bounds.
+
+    A probe of the same group as the probe before it starts from that probe's range.
     """
     total = 0
     last = -1
@@ -229,8 +233,8 @@ def _narrow_groups(
     for probe in range(first.size):
         low = first[probe]
         high = low + count[probe]
-        if high - low <= _SHORT:
-            last = -1  # the next long group begins anew
+        if high - low <= _SHORT_GROUP_ROWS:
+            last = -1  # the next long group starts from its first row
             start = low
             while start < high and times[start] < from_us[probe]:
                 start += 1
@@ -243,10 +247,10 @@ def _narrow_groups(
         else:
             if low != last:
                 last, start, stop = low, low, low
-            start = _first_at_least(times, low, high, start, from_us[probe])
+            start = _gallop_to(times, low, high, start, from_us[probe])
             if ends.size:
-                start = max(start, _first_at_least(ends, low, high, start, alive_at_us[probe]))
-            stop = max(start, _first_at_least(times, low, high, stop, until_us[probe] + 1))
+                start = max(start, _gallop_to(ends, low, high, start, alive_at_us[probe]))
+            stop = max(start, _gallop_to(times, low, high, stop, until_us[probe] + 1))
         first[probe] = start
         count[probe] = np.int32(stop - start)
         total += stop - start
@@ -254,9 +258,10 @@ def _narrow_groups(
 
 
 @subroutine
-def _first_at_least(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
-    """The first place in the sorted stretch `values[low:high]` whose value is at least `bound`, found by galloping from
-    `near`.
+def _gallop_to(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
+    """Return the first place in the sorted range `values[low:high]` whose value is at least `bound`.
+
+    The search gallops from `near`.
     """
     step = 1
     if near < high and values[near] < bound:
@@ -295,7 +300,7 @@ def fill_matches(
     matches: NDArray[np.int32],
     at: int,
 ) -> int:
-    """Writes (probe, base + row) for every match from place `at` on; returns the place after the last."""
+    """Write (probe, base + row) for every match from place `at` on, and return the place after the last."""
     for probe in range(first.size):
         for place in range(first[probe], first[probe] + count[probe]):
             probes[at] = np.int32(probe)

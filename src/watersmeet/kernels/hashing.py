@@ -1,7 +1,14 @@
-"""Hashing: keys of any width become 64 well-mixed bits. The same bits in every process and on every machine.
+"""Hashes of keys and of columns: the same bits in every process and on every machine.
 
-The mixing step is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-2014): a bijection, so mixing alone never makes two different keys equal.
+Keys of any width become 64 well-mixed bits (`mix_bits`). The mixing step is the finaliser of splitmix64. It is a
+bijection, so mixing alone never makes two different keys equal.
+
+Columns are hashed by XXH64, bit for bit as Spark SQL's `xxhash64` does: the hash after a column is the seed for the
+next. There is one kernel per width of value: 4 bytes, 8 bytes, and strings of any length. A row whose value is missing
+keeps its hash.
+
+References: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014. Collet, "xxHash fast digest
+algorithm", the 64-bit variant.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @subroutine
 def mix_bits(key: int) -> np.uint64:
-    """Spreads the bits of one key over all 64."""
+    """Spread the bits of one key over all 64."""
     bits = np.uint64(key) + _GOLDEN
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
     bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
@@ -27,7 +34,10 @@ def mix_bits(key: int) -> np.uint64:
 
 @kernel(IN_INT64, IN_INT64)
 def combine_codes(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One code per row out of two; different pairs may share one, so matches have to be re-checked."""
+    """Combine two codes per row into one.
+
+    Different pairs may share a code, so matches have to be rechecked.
+    """
     combined = np.empty(first.size, np.int64)
     for row in range(first.size):
         combined[row] = np.int64(mix_bits(np.int64(mix_bits(first[row]) ^ np.uint64(second[row]))))
@@ -36,7 +46,10 @@ def combine_codes(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArra
 
 @kernel(IN_UINT8, IN_INT64)
 def hash_slices(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One code per byte string `data[offsets[i]:offsets[i + 1]]`; eight bytes at a time, the length mixed in."""
+    """Return one code per byte string `data[offsets[i]:offsets[i + 1]]`.
+
+    Eight bytes are mixed at a time; the length is mixed in first.
+    """
     codes = np.empty(offsets.size - 1, np.int64)
     for row in range(codes.size):
         start, stop = offsets[row], offsets[row + 1]
@@ -65,81 +78,81 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 @kernel(OUT_INT64, IN_INT32, IN_BOOL, allocates=False)
 def hash_int32s(hashes: NDArray[np.int64], values: NDArray[np.int32], present: NDArray[np.bool_]) -> None:
-    """Takes a column of 4-byte values into the hash of every row."""
+    """Fold a column of 4-byte values into the hash of every row."""
     for row in range(hashes.size):
         if present[row]:
             state = np.uint64(hashes[row]) + _PRIME_5 + np.uint64(4)
-            hashes[row] = np.int64(_avalanche(_half_word(state, np.uint64(values[row]) & _LOW_HALF)))
+            hashes[row] = np.int64(_avalanche(_absorb_half_word(state, np.uint64(values[row]) & _LOW_HALF)))
 
 
 @kernel(OUT_INT64, IN_INT64, IN_BOOL, allocates=False)
 def hash_int64s(hashes: NDArray[np.int64], values: NDArray[np.int64], present: NDArray[np.bool_]) -> None:
-    """Takes a column of 8-byte values into the hash of every row."""
+    """Fold a column of 8-byte values into the hash of every row."""
     for row in range(hashes.size):
         if present[row]:
             state = np.uint64(hashes[row]) + _PRIME_5 + np.uint64(8)
-            hashes[row] = np.int64(_avalanche(_word(state, np.uint64(values[row]))))
+            hashes[row] = np.int64(_avalanche(_absorb_word(state, np.uint64(values[row]))))
 
 
 @kernel(OUT_INT64, IN_UINT8, IN_INT64, IN_BOOL, allocates=False)
 def hash_strings(
     hashes: NDArray[np.int64], data: NDArray[np.uint8], offsets: NDArray[np.int64], present: NDArray[np.bool_]
 ) -> None:
-    """Takes a column of byte strings `data[offsets[i]:offsets[i + 1]]` into the hash of every row."""
+    """Fold a column of byte strings `data[offsets[i]:offsets[i + 1]]` into the hash of every row."""
     for row in range(hashes.size):
         if present[row]:
-            hashes[row] = np.int64(_of_bytes(data, offsets[row], offsets[row + 1], np.uint64(hashes[row])))
+            hashes[row] = np.int64(_hash_bytes(data, offsets[row], offsets[row + 1], np.uint64(hashes[row])))
 
 
 @subroutine
-def _of_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
+def _hash_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
     at = start
     if stop - start >= 32:
         one, two = seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2
         three, four = seed, seed - _PRIME_1
         while at + 32 <= stop:
-            one, two = _round(one, _read(data, at, 8)), _round(two, _read(data, at + 8, 8))
-            three, four = _round(three, _read(data, at + 16, 8)), _round(four, _read(data, at + 24, 8))
+            one, two = _round(one, _read_bytes(data, at, 8)), _round(two, _read_bytes(data, at + 8, 8))
+            three, four = _round(three, _read_bytes(data, at + 16, 8)), _round(four, _read_bytes(data, at + 24, 8))
             at += 32
-        state = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
-        state = _merged(_merged(_merged(_merged(state, one), two), three), four)
+        state = _rotate_left(one, 1) + _rotate_left(two, 7) + _rotate_left(three, 12) + _rotate_left(four, 18)
+        state = _merge_lane(_merge_lane(_merge_lane(_merge_lane(state, one), two), three), four)
     else:
         state = seed + _PRIME_5
-    return np.uint64(_avalanche(_tail(data, at, stop, state + np.uint64(stop - start))))
+    return np.uint64(_avalanche(_hash_tail(data, at, stop, state + np.uint64(stop - start))))
 
 
 @subroutine
-def _tail(data: NDArray[np.uint8], at: int, stop: int, state: np.uint64) -> np.uint64:
-    """What is left behind the last 32 bytes: words, then half a word, then bytes."""
+def _hash_tail(data: NDArray[np.uint8], at: int, stop: int, state: np.uint64) -> np.uint64:
+    """Hash the bytes after the last full 32: words, then half a word, then bytes."""
     while at + 8 <= stop:
-        state = _word(state, _read(data, at, 8))
+        state = _absorb_word(state, _read_bytes(data, at, 8))
         at += 8
     if at + 4 <= stop:
-        state = _half_word(state, _read(data, at, 4))
+        state = _absorb_half_word(state, _read_bytes(data, at, 4))
         at += 4
     while at < stop:
-        state = _rotated(state ^ (np.uint64(data[at]) * _PRIME_5), 11) * _PRIME_1
+        state = _rotate_left(state ^ (np.uint64(data[at]) * _PRIME_5), 11) * _PRIME_1
         at += 1
     return state
 
 
 @subroutine
-def _word(state: np.uint64, value: np.uint64) -> np.uint64:
-    return np.uint64(_rotated(state ^ _round(np.uint64(0), value), 27) * _PRIME_1 + _PRIME_4)
+def _absorb_word(state: np.uint64, value: np.uint64) -> np.uint64:
+    return np.uint64(_rotate_left(state ^ _round(np.uint64(0), value), 27) * _PRIME_1 + _PRIME_4)
 
 
 @subroutine
-def _half_word(state: np.uint64, value: np.uint64) -> np.uint64:
-    return np.uint64(_rotated(state ^ (value * _PRIME_1), 23) * _PRIME_2 + _PRIME_3)
+def _absorb_half_word(state: np.uint64, value: np.uint64) -> np.uint64:
+    return np.uint64(_rotate_left(state ^ (value * _PRIME_1), 23) * _PRIME_2 + _PRIME_3)
 
 
 @subroutine
 def _round(lane: np.uint64, value: np.uint64) -> np.uint64:
-    return np.uint64(_rotated(lane + value * _PRIME_2, 31) * _PRIME_1)
+    return np.uint64(_rotate_left(lane + value * _PRIME_2, 31) * _PRIME_1)
 
 
 @subroutine
-def _merged(state: np.uint64, lane: np.uint64) -> np.uint64:
+def _merge_lane(state: np.uint64, lane: np.uint64) -> np.uint64:
     return np.uint64((state ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4)
 
 
@@ -151,13 +164,13 @@ def _avalanche(state: np.uint64) -> np.uint64:
 
 
 @subroutine
-def _rotated(value: np.uint64, bits: int) -> np.uint64:
+def _rotate_left(value: np.uint64, bits: int) -> np.uint64:
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
 @subroutine
-def _read(data: NDArray[np.uint8], at: int, width: int) -> np.uint64:
-    """So many bytes as a number, the lowest first."""
+def _read_bytes(data: NDArray[np.uint8], at: int, width: int) -> np.uint64:
+    """Return `width` bytes as a number, the lowest byte first."""
     value = np.uint64(0)
     for byte in range(width):
         value |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
@@ -165,7 +178,7 @@ def _read(data: NDArray[np.uint8], at: int, width: int) -> np.uint64:
 
 
 def xxhash64_definition(data: bytes, seed: int) -> int:
-    """XXH64 of one byte string in plain Python, as a signed number.
+    """Return XXH64 of one byte string in plain Python, as a signed number.
 
     >>> f"{xxhash64_definition(b'', 0) % 2**64:x}", f"{xxhash64_definition(b'abc', 0) % 2**64:x}"
     ('ef46db3751d8e999', '44bc2cf5ad770999')

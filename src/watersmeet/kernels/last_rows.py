@@ -1,7 +1,7 @@
-"""The last C rows of a stream, or of each of its partitions: which row leaves when a new one comes.
+"""The last C rows of a stream, or of each of its partitions: which row leaves when a new one arrives.
 
-Each partition is a linked list of sequence numbers, oldest first; nodes live in flat arrays, so the whole thing is a
-few buffers.
+Each partition is a linked list of sequence numbers, oldest first. Nodes live in flat arrays, so the state is a few
+buffers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def push_rows(
     node_next: NDArray[np.int64],
     nodes: int,
 ) -> tuple[NDArray[np.int64], int]:
-    """Appends rows `first_seq, first_seq + 1, …`, the i-th to `partitions[i]`. Returns, per row, the row it pushes out,
-    and nodes in use.
+    """Append rows `first_seq, first_seq + 1, …`, the i-th to `partitions[i]`; return the evicted rows and the nodes in
+    use.
 
-    A full partition reuses the node of the row that leaves, so nodes grow with rows held, never with rows seen.
+    There is one evicted row per new row, or NONE. A full partition reuses the node of the evicted row. So the nodes
+    grow with the rows held, never with the rows seen.
     """
     leaving = np.full(partitions.size, NONE, np.int64)
     for at in range(partitions.size):
@@ -53,7 +54,7 @@ def push_rows(
 
 
 def push_rows_definition(held: dict[int, list[int]], partitions: list[int], first_seq: int, capacity: int) -> list[int]:
-    """The law of `push_rows`, on plain lists.
+    """Return what `push_rows` evicts, on plain lists: its law.
 
     >>> push_rows_definition({}, [0, 0, 0], first_seq=7, capacity=2)
     [-1, -1, 7]

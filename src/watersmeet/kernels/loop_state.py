@@ -1,4 +1,7 @@
-"""The flat arrays that nested loops work on, grouped and named. Numba takes named tuples of arrays as they are."""
+"""State of the nested loops: flat arrays, grouped and named, and the windows' rows entering and leaving.
+
+Numba accepts named tuples of arrays as arguments.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
 # Comparisons between a value of a loop's row and one of a row bound before.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 
-# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), whether rows wait since
-# when, and the next partial match to go on from.
+# Places of the clock: what comes next, the position of the loops (no loop is open at level −1), whether rows are pending
+# and since when, and the next partial match to continue from.
 NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE, NEXT_PARTIAL, CLOCK = range(9)
 
 LOWEST = int(np.iinfo(np.int64).min)
@@ -30,18 +33,19 @@ HIGHEST = int(np.iinfo(np.int64).max)
 
 
 class LoopWindows(NamedTuple):
-    """All rows of all windows. Row r of window w stands at `offsets[w] + r`; its value in column c at `column_at[w, c]
-    + r`.
+    """All rows of all windows.
+
+    Row r of window w is at `offsets[w] + r`. Its value in column c is at `column_at[w, c] + r`.
     """
 
     offsets: Int64s
     times: Int64s
     ends: Int64s  # last instant of validity
-    ranks: Int64s  # place in the order of arrival; −1 for rows of earlier batches
+    ranks: Int64s  # position in the order of arrival; −1 for rows of earlier batches
     values: Int64s
     column_at: Int64s  # 2-D, −1 where a window has no such column
     later_by: Int64s  # 2-D: the most by which a row of the second window can be later than one of the first
-    keep: Int64s  # how long after its time a row can meet others
+    keep: Int64s  # how long after its time a row can match others
 
 
 class LoopArrivals(NamedTuple):
@@ -52,21 +56,22 @@ class LoopArrivals(NamedTuple):
 
 
 class LoopSteps(NamedTuple):
-    """For each origin, a loop per window: which window, by which index (−1 none), and which conditions hold towards
-    outer loops.
-    """
+    """One loop per window for each origin: the window, the index (−1 for none) and the conditions on outer loops."""
 
     order: Int64s  # 2-D: [origin, loop]
     access: Int64s  # 2-D
     conditions: Int64s  # 3-D: [origin, loop, from and to]
     op: Int64s
     column: Int64s
-    bound: Int64s  # the outer loop compared with
+    bound: Int64s  # the outer loop to compare with
     bound_column: Int64s
 
 
 class LoopIndexes(NamedTuple):
-    """Indexes on windows, those of one window side by side. Hash buckets are stretches of `placed_*` in arrival order."""
+    """Indexes on windows; the indexes of one window are adjacent.
+
+    Hash buckets are ranges of `placed_*`, in arrival order.
+    """
 
     of_window: Int64s  # indexes of window w are of_window[w] … of_window[w + 1]
     column: Int64s
@@ -85,17 +90,20 @@ class LoopIndexes(NamedTuple):
 
 
 class LoopProgress(NamedTuple):
-    """How far the join is: per window the oldest row kept, the first row not joined yet, the first row not arrived yet."""
+    """Progress of the join per window: the oldest row kept, the first row not joined yet, the first row not arrived
+    yet.
+    """
 
     oldest: Int64s
     evaluated: Int64s
     tail: Int64s
-    clock: Int64s  # see the names of its places
+    clock: Int64s  # its places have names, see above
 
 
 class LoopCursors(NamedTuple):
-    """Where each of the nested loops stands. Kept between calls, so that a full output can be emptied in the middle of
-    them.
+    """Position of each nested loop.
+
+    It is kept between calls, so the caller can empty a full output in the middle of the loops.
     """
 
     chosen: Int64s  # the row of each loop
@@ -108,13 +116,15 @@ class LoopCursors(NamedTuple):
 
 
 class LoopStage(NamedTuple):
-    """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches the stage goes on from; see
-    `nested_loops`.
+    """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches it continues from; see `nested_loops`.
 
-    `partials[w, m]` is the row of window w in partial match m. The two rows behind the windows' say how many rows had
-    arrived when it was found, and its origin; matches are in the order in which the stage before found them.
-    `bounds[2]` is their number, `bounds[3]` 1 while the stage before may find more, `bounds[4]` 1 for the stage that
-    nothing comes before.
+    `partials[w, m]` is the row of window w in partial match m. Two more rows follow those of the windows: how many rows
+    had arrived when the match was found, and its origin. Matches are in the order in which the previous stage found
+    them.
+
+    - `bounds[2]` is the number of partial matches.
+    - `bounds[3]` is 1 while the previous stage may find more.
+    - `bounds[4]` is 1 for the first stage.
     """
 
     bounds: Int64s
@@ -122,14 +132,17 @@ class LoopStage(NamedTuple):
 
 
 class LoopCounters(NamedTuple):
-    """What the join did, exactly, by origin and target. All else follows from these and from how far the join is."""
+    """Exact work of the join, by origin and target.
 
-    comparisons: Int64s  # 2-D: rows a loop looked at
+    All other counts follow from these and from the join's progress.
+    """
+
+    comparisons: Int64s  # 2-D: rows a loop compared
     touched: Int64s  # 2-D: rows that passed a loop
 
 
 def _type(group: type[tuple[Any, ...]], *dimensions: int) -> Any:
-    """Numba's type of a group whose arrays have these dimensions."""
+    """Return Numba's type of a named tuple whose arrays have these dimensions."""
     arrays = [types.Array(types.int64, count, "C") for count in dimensions]
     return types.BaseTuple.from_types(arrays, group)  # type: ignore[no-untyped-call] # numba publishes no types
 
@@ -147,7 +160,7 @@ STAGE = types.BaseTuple.from_types([types.Array(types.int64, 1, "C"), OUT_ROWS],
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT)
 def fill_tree(kind: int, nodes: Int64s, header: Int64s, values: Int64s, node_rows: int) -> None:
-    """A tree with the rows that are already in its window."""
+    """Build a tree over the rows that are already in its window."""
     if kind == BTREE:
         btree.clear(nodes, header, node_rows)
     else:
@@ -161,7 +174,7 @@ def insert_row(  # type: ignore[no-untyped-def] # numba infers
     values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
            tail, window, row
 ):  # fmt: skip
-    """A row arrives: it is the newest of its window, of its bucket, and an entry of its trees."""
+    """Insert an arriving row: it becomes the newest of its window and of its buckets, and an entry of its trees."""
     tail[window] = row + 1
     for index in range(of_window[window], of_window[window + 1]):
         if index_kind[index] == HASH:
@@ -176,9 +189,9 @@ def expire_rows(  # type: ignore[no-untyped-def] # numba infers
     times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
            heads, nodes_at, nodes, headers, oldest, evaluated, window, now
 ):  # fmt: skip
-    """Rows that can meet nothing at or after `now` leave, oldest first, up to the first that has to stay.
+    """Expire rows that cannot match anything at or after `now`, oldest first, up to the first row that has to stay.
 
-    Buckets are in arrival order too, so the oldest row of a window is the oldest of its bucket: no bucket is visited in
+    Buckets are in arrival order too, so the oldest row of a window is the oldest of its bucket. No bucket is visited in
     vain.
     """
     base = offsets[window]
@@ -214,7 +227,7 @@ def remove_from_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: 
 
 @subroutine
 def probe_tree(kind: int, nodes: Int64s, header: Int64s, low: int, high: int, found: Int64s) -> tuple[int, int]:
-    """Writes the rows between two values to `found`; their number, and the comparisons it took."""
+    """Write the rows between two values to `found`; return their number and the comparisons it took."""
     if low > high:
         return 0, 0
     before = header[COMPARISONS]

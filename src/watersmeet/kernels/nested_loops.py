@@ -1,19 +1,19 @@
 """Multi-way joins as nested loops over sliding windows: the shared core of the first and third paper's algorithms.
 
-Windows hold rows in arrival order. A new row k of one window, the origin, meets the rows that arrived before it in
-every other window; at each loop either the whole window is scanned or what an index on it returns. Which orders, where
-k stands in them, when joins are evaluated and when expired rows leave are arguments; the papers' algorithms are choices
-of them (`operators.meet.tactics`).
+Windows hold rows in arrival order. A new row k of one window, the origin, joins the rows that arrived before it in
+every other window. Each loop scans the whole window or the rows that an index on it returns. The loop orders, the place
+of k in them, and the times of evaluation and expiration are arguments. The papers' algorithms are choices of these
+arguments (`operators.window_join.tactics`).
 
-What a combination must satisfy is checked as soon as two of its rows are known: every time bound between them, and that
-each is still valid at the latest time among them. So no result depends on when it is computed, and rows that are
-expired late do no harm.
+Conditions are checked as soon as two rows of a combination are known: every time bound between them, and that each row
+is still valid at the latest time among them. So no result depends on when it is computed, and rows that are expired
+late do no harm.
 
-A predicate that is no comparison of codes cannot be tested here. Where one is bound between two loops, the nest is cut
-there into stages. A stage runs its own loops only and returns partial matches; the caller tests the predicate on many
-of them at once; the next stage goes on from the survivors. Windows and indexes depend on arrivals alone, not on
-matches, so every stage lets the same rows arrive and expire and finds each window as it was when the partial match was
-made. A nest without such predicates is one stage.
+A predicate that is not a comparison of codes cannot be tested here. Where such a predicate binds between two loops, the
+nest is cut into stages. A stage runs only its own loops and returns partial matches. The caller tests the predicate on
+many partial matches at once, and the next stage continues from the survivors. Windows and indexes depend on arrivals
+alone, not on matches. So every stage lets the same rows arrive and expire, and it finds each window as it was when the
+partial match was made. A nest without such predicates is one stage.
 
 References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", sections 3.2
 to 3.6; Kang, Naughton, Viglas, "Evaluating window joins over unbounded streams", section 3.
@@ -65,10 +65,10 @@ from watersmeet.kernels.loop_state import (
     probe_tree,
 )
 
-# Ways to find the rows of a loop besides the kinds of index: all rows, or those equal to a key.
+# Ways to find the rows of a loop without an index: all rows, or those equal to a key.
 SCAN, SCAN_EQUAL = -1, 0
 
-# What limits the rows of a loop: times, the time at which they must be valid, places in the order of arrival.
+# Bounds on the rows of a loop: times, the time at which they must be valid, positions in the order of arrival.
 FROM, UNTIL, LATEST, AFTER, BEFORE = 0, 1, 2, 3, 4
 
 
@@ -86,15 +86,16 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     stage: LoopStage,
     out: Rows,
 ) -> int:
-    """Let rows arrive, in order, until `out` is full, partial matches run out, or all rows have arrived; return how
-    many matches it found.
+    """Let rows arrive in order and join them; return the number of matches found.
 
-    The next call goes on where this one stopped, inside the loops if need be. A match that is not whole has its stage's
-    windows only; behind the windows' rows, `out` has the number of arrivals and the origin. `evaluate_us` 0 joins every
-    row as it arrives, otherwise all rows of each interval together; `expire_us` likewise for expiration.
+    The call returns when `out` is full, partial matches run out, or all rows have arrived. The next call continues at
+    the same position, inside the loops if necessary.
 
-    It allocates nothing and is one function, its pieces written into it, so that no references have to be counted in
-    the loops.
+    A partial match has rows only for the windows of its stage and of earlier stages. After the windows' rows, `out` has
+    the number of arrivals and the origin. With `evaluate_us` 0, every row is joined as it arrives; otherwise all rows
+    of each interval are joined together. `expire_us` does the same for expiration.
+
+    The function allocates nothing and all its subroutines are inlined, so the loops count no references.
     """
     order, access, conditions = steps.order, steps.access, steps.conditions
     op, column, bound, bound_column = steps.op, steps.column, steps.bound, steps.bound_column
@@ -144,7 +145,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                     window = order[origin, level]
                     if opening:
                         opening = False
-                        way = _way(order, access, conditions, index_kind, op, origin, level)
+                        way = _choose_access(order, access, conditions, index_kind, op, origin, level)
                         kind[level] = way
                         if way >= SCAN_EQUAL:
                             first = conditions[origin, level, 0]
@@ -159,7 +160,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             bucket = bucket_at[index] + key[level] % index_size[index]
                             cursor[level], stop[level] = heads[bucket], tails[bucket]
                         else:
-                            low, high = _range(
+                            low, high = _find_key_range(
                                 values,
                                 column_at,
                                 order,
@@ -179,7 +180,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             comparisons[origin, window] += compared
                         if way <= HASH and level > 0:
                             comparisons[origin, window] += stop[level] - cursor[level]
-                        _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds)
+                        _set_bounds(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds)
                     place, until, way, wanted = cursor[level], stop[level], kind[level], key[level]
                     since_us, until_us, latest_us = bounds[level, FROM], bounds[level, UNTIL], bounds[level, LATEST]
                     after, before = bounds[level, AFTER], bounds[level, BEFORE]
@@ -202,7 +203,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             continue
                         if evaluate_us > 0 and not after < ranks[here] < before:
                             continue
-                        if not _agrees(
+                        if not _satisfies_conditions(
                             values,
                             column_at,
                             order,
@@ -248,8 +249,8 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
         if evaluate_us > 0 and now >= clock[NEXT_EVALUATION]:
             clock[NEXT_EVALUATION] = (now // evaluate_us + 1) * evaluate_us
         if expire_us == 0 or now >= clock[NEXT_EXPIRATION]:
-            # Rows that arrive later are not earlier than this one, but rows that wait to be joined are: what they can
-            # meet has to stay.
+            # Rows that arrive later are not earlier than this one, but pending rows are: their possible matches have to
+            # stay.
             horizon = clock[PENDING_SINCE] if clock[PENDING] else now
             for leaving in range(inputs):
                 expire_rows(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
@@ -265,8 +266,9 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
 
 @inlined_subroutine
 def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] # numba infers
-    """The first place from here on whose value is the wanted one, or `until`. Eight at a time, which the compiler turns
-    into vectors.
+    """Return the first place from here on whose value is the sought one, or `until`.
+
+    It compares eight values at a time, which the compiler vectorizes.
     """
     while place + 8 <= until:
         hit = False
@@ -281,9 +283,10 @@ def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] 
 
 
 @inlined_subroutine
-def _way(order, access, conditions, index_kind, op, origin, level):  # type: ignore[no-untyped-def] # numba infers
-    """How a loop finds its rows: by its index, or by scanning the window or the new rows, for a key where an equality
-    says which.
+def _choose_access(order, access, conditions, index_kind, op, origin, level):  # type: ignore[no-untyped-def] # numba infers
+    """Return how a loop finds its rows: by its index, or by a scan of the window or of the new rows.
+
+    If the first condition is an equality, the scan looks for its key.
     """
     if order[origin, level] != origin and access[origin, level] >= 0:
         return index_kind[access[origin, level]]
@@ -292,8 +295,10 @@ def _way(order, access, conditions, index_kind, op, origin, level):  # type: ign
 
 
 @inlined_subroutine
-def _range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level):  # type: ignore[no-untyped-def] # numba infers
-    """What all conditions on the column of the first one, which is the indexed one, leave of its values."""
+def _find_key_range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level):  # type: ignore[no-untyped-def] # numba infers
+    """Return the range of values that all conditions on the indexed column allow. The first condition is on that
+    column.
+    """
     low, high = LOWEST, HIGHEST
     first = conditions[origin, level, 0]
     for condition in range(first, conditions[origin, level, 1]):
@@ -313,11 +318,11 @@ def _range(values, column_at, order, conditions, op, column, bound, bound_column
 
 
 @inlined_subroutine
-def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds):  # type: ignore[no-untyped-def] # numba infers
-    """Between which times and ranks a loop's row must lie, given the rows bound so far.
+def _set_bounds(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds):  # type: ignore[no-untyped-def] # numba infers
+    """Set the times and ranks between which a loop's row must lie, given the rows bound so far.
 
-    Every time bound towards each of them, the validity of each of them, and the latest time among them, at which the
-    row must be valid. Of the rows of one combination the origin's is the last to have arrived.
+    The bounds are every time bound towards the bound rows, the validity of each of them, and the latest time among
+    them, at which the row must be valid. In each combination the origin's row is the last to have arrived.
     """
     window = order[origin, level]
     since, until, latest, after, before = LOWEST, HIGHEST, LOWEST, LOWEST, HIGHEST
@@ -336,10 +341,10 @@ def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, 
 
 
 @inlined_subroutine
-def _agrees(
+def _satisfies_conditions(
     values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
 ):  # type: ignore[no-untyped-def] # numba infers
-    """Whether every condition of a loop holds for a row, but for the equality it was found by."""
+    """Return whether a row satisfies every condition of its loop, except the equality it was found by."""
     for condition in range(conditions[origin, level, 0] + found_by_key, conditions[origin, level, 1]):
         left = values[column_at[order[origin, level], column[condition]] + row]
         right = values[column_at[order[origin, bound[condition]], bound_column[condition]] + chosen[bound[condition]]]
@@ -350,7 +355,7 @@ def _agrees(
 
 @inlined_subroutine
 def compare_codes(op: int, left: int, right: int) -> bool:
-    """`left op right` on order-preserving codes."""
+    """Evaluate `left op right` on order-preserving codes."""
     return (
         (op == EQUAL and left == right)
         or (op == UNEQUAL and left != right)

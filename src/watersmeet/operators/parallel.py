@@ -60,12 +60,13 @@ def pipelined_map(
 ) -> Iterator[Result]:
     """Yield `map(work, items)` in order; with several cores, work on some items while the next one is produced.
 
-    Items of few rows are processed at once. The number of waiting items is limited, so memory stays bounded however many
-    items there are.
+    Items of few rows are processed at once. The number of waiting items is limited, so memory stays bounded however
+    many items there are.
 
     >>> with on_cores(2):
     ...     list(pipelined_map(lambda number: number * number, range(5), lambda number: MIN_PARALLEL_ROWS))
     [0, 1, 4, 9, 16]
+
     """
     cores = _cores.get()
     waiting: deque[Callable[[], Result]] = deque()

@@ -1,8 +1,8 @@
 """Row identities: 64-bit hashes of all values of a row, the same in every process, on every host, in every batch.
 
 The identity is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in declared order, bit for bit. So
-Spark can compute it before the row leaves the JVM. Missing values leave the hash unchanged, −0.0 equals 0.0 and all NaNs
-are equal. A type that Spark lacks is hashed as the type that Spark reads it as:
+Spark can compute it before the row leaves the JVM. Missing values leave the hash unchanged, −0.0 equals 0.0 and all
+NaNs are equal. A type that Spark lacks is hashed as the type that Spark reads it as:
 
 - unsigned integers as the next wider signed type (64 bits as DECIMAL(20, 0)),
 - half floats as FLOAT,

@@ -25,7 +25,7 @@ from watersmeet.operators.shed.aggregation import build_shed_config
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, choose_probe_order
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.planner.costing import OperatorCost, cost_plan
+from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.early_aggregation import (
     EarlyInput,
@@ -37,7 +37,7 @@ from watersmeet.planner.models.early_aggregation import (
 )
 from watersmeet.planner.models.tran import plan_name
 from watersmeet.planner.overload import Approximation, CostingContext, Remedies, find_approximation, find_remedies
-from watersmeet.planner.plan_cost import CostedPlan, PlanCost
+from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import InputEstimate, Workload, length_to_seconds
 from watersmeet.stats.estimate import derive
@@ -49,7 +49,7 @@ BATCH_S = 1.0
 MOST_INPUTS = 8
 
 
-def early_candidates(
+def rank_placements(
     bound: BoundQuery,
     config: AggregateConfig,
     workload: Workload,
@@ -57,17 +57,17 @@ def early_candidates(
     weights: EarlyWeights,
 ) -> list[CostedPlan]:
     """Every placement with its cost, cheapest first; of equals the one with fewer operators."""
-    plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in placements(bound)]
-    found = [early_costed(config, workload, stats, plan, weights) for plan in plans]
+    plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in list_placements(bound)]
+    found = [cost_placement(config, workload, stats, plan, weights) for plan in plans]
     return sorted(found, key=lambda each: (each.cost.cpu_per_s, len(each.plan.early)))
 
 
-def early_costed(
+def cost_placement(
     config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], plan: Plan, weights: EarlyWeights
 ) -> CostedPlan:
     """A placement with what it costs per second of stream."""
     early = frozenset(config.join.aliases[alias] for alias in plan.early)
-    inputs = [_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
+    inputs = [_build_early_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
     interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
     costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
     parts: list[OperatorCost] = []
@@ -85,7 +85,7 @@ def early_costed(
     return CostedPlan(plan, PlanCost(tuple(parts), state_rows, state_bytes, shown))
 
 
-def placements(bound: BoundQuery) -> list[tuple[int, ...]]:
+def list_placements(bound: BoundQuery) -> list[tuple[int, ...]]:
     """Sets of inputs that can be aggregated early, none first: 2^m of them for m inputs that can."""
     allowed = [i for i in range(len(bound.sources)) if early_refusal_reason(bound, i) is None]
     if len(allowed) > MOST_INPUTS:
@@ -93,7 +93,7 @@ def placements(bound: BoundQuery) -> list[tuple[int, ...]]:
     return list(chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1)))
 
 
-def early_notes(bound: BoundQuery, plan: Plan) -> list[str]:
+def describe_placement(bound: BoundQuery, plan: Plan) -> list[str]:
     """The placement under the paper's name, and the inputs that cannot be part of any."""
     aliases = [source.alias for source in bound.sources]
     name = plan_name({aliases.index(alias) for alias in plan.early}, len(aliases))
@@ -105,7 +105,7 @@ def early_notes(bound: BoundQuery, plan: Plan) -> list[str]:
     ]
 
 
-def _input(
+def _build_early_input(
     config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], number: int, early: frozenset[int]
 ) -> EarlyInput:
     source, each = config.inputs[number], workload.inputs[number]
@@ -122,11 +122,11 @@ def _input(
         early_groups=keys * carried,
         carried=carried,
         passes=1 if isinstance(source.window, LandmarkWindow | TumbleWindow) else 2,
-        order=_order(config, number, early),
+        order=_probe_order(config, number, early),
     )
 
 
-def _order(config: AggregateConfig, number: int, early: frozenset[int]) -> tuple[int, ...]:
+def _probe_order(config: AggregateConfig, number: int, early: frozenset[int]) -> tuple[int, ...]:
     """How an input's changes probe the others under a placement."""
     if not config.inputs[number].is_stream:
         return ()
@@ -167,7 +167,7 @@ class AggregationCosts:
     def candidates(self) -> list[CostedPlan]:
         """All placements of early aggregation, cheapest first."""
         now = self.situation
-        found = early_candidates(self.bound, self.config, now.workload, self.stats, now.profile.early)
+        found = rank_placements(self.bound, self.config, now.workload, self.stats, now.profile.early)
         return [now.on_engine(now.workload, each) for each in found]
 
     def cost(self, plan: Plan) -> CostedPlan:
@@ -183,14 +183,14 @@ class AggregationCosts:
         def shed() -> Approximation:
             now = self._shedding()
             found = find_approximation(now, self._join_plans(now.config, pinned), wishes)
-            return found if found.plan.drop else _drop_a_little(now, found)
+            return found if found.plan.drop else _drop_minimum(now, found)
 
         return find_remedies(self._exact(), chosen.cost, chosen.plan, shed)
 
     def _exact(self) -> CostingContext:
         weights = self.situation.profile.early
         return replace(
-            self.situation, operator=lambda left, plan: early_costed(self.config, left, self.stats, plan, weights)
+            self.situation, operator=lambda left, plan: cost_placement(self.config, left, self.stats, plan, weights)
         )
 
     def _shedding(self) -> CostingContext:
@@ -215,8 +215,8 @@ class AggregationCosts:
         """The join over the rows that are left, and the evaluations of what it finds."""
         joined = cost_plan(config, left, self.situation.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
-        held = held_combinations(config, left, found_per_s)
-        shown_per_s = early_costed(
+        held = estimate_held_combinations(config, left, found_per_s)
+        shown_per_s = cost_placement(
             self.config, left, self.stats, Plan(), self.situation.profile.early
         ).cost.rows_out_per_s
         load = self._load(left, found_per_s, held, shown_per_s)
@@ -247,7 +247,7 @@ class AggregationCosts:
         return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_numbers) + values)
 
 
-def _drop_a_little(now: CostingContext, found: Approximation) -> Approximation:
+def _drop_minimum(now: CostingContext, found: Approximation) -> Approximation:
     """The same with a small share of the fastest stream dropped: a plan that drops nothing would run the exact
     aggregation.
     """
@@ -275,7 +275,7 @@ def _hold_full_window(source: JoinInput, each: InputEstimate, workload: Workload
     return replace(each, held_rows=derive(each.kept_per_s.value * lasting_s, each.kept_per_s))
 
 
-def held_combinations(config: JoinConfig, workload: Workload, found_per_s: float) -> float:
+def estimate_held_combinations(config: JoinConfig, workload: Workload, found_per_s: float) -> float:
     """Estimate the combinations whose rows are all inside their windows at an instant.
 
     At most as many as are found while the longest window lasts; pair constraints make them fewer than the windows'

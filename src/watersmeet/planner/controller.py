@@ -39,7 +39,7 @@ EXPECTED_SCATTER, EXPECTED_COUNTS, SCATTERS_FREE = 0.08, 2, 2.5
 LEAST_FREE, MOST_FREE = 0.02, 0.25
 
 
-class Point(NamedTuple):
+class FitPoint(NamedTuple):
     """A batch's seconds; `steady` where windows held what the model thinks they do, because the batch before was like
     this one.
     """
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class MachineFit:
     """Measured seconds as `overhead + factor · predicted`, through the middle of the last batches, newer ones counting
     more.
 
@@ -58,15 +58,15 @@ class Fit:
     just ran. Its slope is what batches that differ say of it; where they are alike, what is left when the expected
     overhead is taken off.
 
-    >>> Fit((Point(1.0, 2.5), Point(2.0, 4.5)), overhead_s=0.5).line()
+    >>> MachineFit((FitPoint(1.0, 2.5), FitPoint(2.0, 4.5)), overhead_s=0.5).line()
     (0.5, 2.0)
     """
 
-    points: tuple[Point, ...] = ()
+    points: tuple[FitPoint, ...] = ()
     overhead_s: float = 0.5
 
-    def with_point(self, predicted_s: float, measured_s: float, *, steady: bool = True) -> Fit:
-        return replace(self, points=(*self.points, Point(predicted_s, measured_s, steady))[-REMEMBERED:])
+    def with_point(self, predicted_s: float, measured_s: float, *, steady: bool = True) -> MachineFit:
+        return replace(self, points=(*self.points, FitPoint(predicted_s, measured_s, steady))[-REMEMBERED:])
 
     def line(self) -> tuple[float, float]:
         """Overhead and factor; the model's own seconds where nothing was measured."""
@@ -118,7 +118,7 @@ STEADY_WITHIN = 0.1
 NEAR = 0.97
 
 
-class Model(Protocol):
+class BatchModel(Protocol):
     """What the optimizer predicts for one plan."""
 
     def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
@@ -186,9 +186,9 @@ class Controls:
 class Controller:
     """Made once, then `after` each batch: a new controller whose `controls` hold for the next one."""
 
-    model: Model
+    model: BatchModel
     trigger_s: float
-    fit: Fit = field(default_factory=Fit)
+    fit: MachineFit = field(default_factory=MachineFit)
     controls: Controls = Controls(0, (), 0.0, "nothing was measured yet")  # frozen
     before: tuple[Shares, float] | None = None  # what the last batch kept, of rows that came in so many seconds
 
@@ -219,7 +219,7 @@ class Controller:
         pairs = [(interval_s, seconds), *((keep.get(name, 1.0), shares.get(name, 1.0)) for name in {*keep, *shares})]
         return all(abs(one - other) <= STEADY_WITHIN * other for one, other in pairs)
 
-    def _controls(self, batch: BatchReport, fit: Fit, running: Shares | None) -> Controls:
+    def _controls(self, batch: BatchReport, fit: MachineFit, running: Shares | None) -> Controls:
         overhead_s, factor = fit.line()
         allowed_s = self.trigger_s * (1 - fit.free())
 
@@ -249,7 +249,7 @@ class Controller:
 
 
 @dataclass(frozen=True)
-class PlanModel:
+class PlanBatchModel:
     """The optimizer's cost model of one plan as the controller asks it; `situation` was estimated at `rows_per_s`."""
 
     situation: CostingContext

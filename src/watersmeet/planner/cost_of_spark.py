@@ -55,7 +55,7 @@ class Shuffle:
         return f"shuffles {self.rows:,.0f} {unit} to {where}: {', '.join(str(each) for each in self.inputs)}{merged}"
 
 
-def on_spark(
+def add_spark_cost(
     config: JoinConfig,
     workload: Workload,
     profile: Profile,

@@ -107,8 +107,6 @@ def _greedy_order(
     return ProbeOrder(order, cost, exact=False)
 
 
-__all__ = ["Costed", "Part", "PlanCost", "costed"]
-
 #: Every global order is tried for so many inputs at most.
 MOST_PERMUTED = 5
 

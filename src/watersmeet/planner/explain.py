@@ -16,7 +16,7 @@ from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.plan_defaults import list_open_parts
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.planner.aggregation_costs import AggregationCosts, early_notes, hold_full_windows
+from watersmeet.planner.aggregation_costs import AggregationCosts, describe_placement, hold_full_windows
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
@@ -28,8 +28,6 @@ from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
-
-__all__ = ["Budget", "Explanation", "explained"]
 
 #: Alternatives the text lists unless all are asked for.
 SHOWN = 5
@@ -116,7 +114,7 @@ class Explanation:
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        return explanation_html(self.to_dict())
+        return render_explanation_html(self.to_dict())
 
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
@@ -175,7 +173,7 @@ class Explanation:
             knobs = indexes or ("" if each.plan.tree is None else str(each.plan.tree).replace("'", ""))
             name = f"{each.plan.algorithm} ({knobs})" if knobs else each.plan.algorithm
             if self.bound.is_aggregation:
-                name = early_notes(self.bound, each.plan)[0]
+                name = describe_placement(self.bound, each.plan)[0]
             yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
         if len(self.others) > len(shown):
             yield f"  and {len(self.others) - len(shown)} more"
@@ -227,7 +225,7 @@ class Explanation:
         ]
 
 
-def explained(
+def explain_bound_query(
     bound: BoundQuery,
     stats: Mapping[str, StreamStats],
     profile: Profile,
@@ -257,7 +255,7 @@ def explained(
         workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arriving))
         situation = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, situation)
-        about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
+        about = _explain_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = compile_join_config(bound, plan or Plan())
     now = CostingContext(
@@ -300,7 +298,7 @@ def explained(
     )
 
 
-def _explained_aggregation(
+def _explain_aggregation(
     costs: AggregationCosts, plan: Plan | None, wishes: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
 ) -> Explanation:
     """The same of an aggregation query: its plans are the placements of early aggregation."""
@@ -308,7 +306,7 @@ def _explained_aggregation(
     chosen = costs.cost(plan) if plan is not None else found[0]
     sheds = bool(chosen.plan.drop)
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
-    notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(early_notes(bound, chosen.plan))
+    notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(describe_placement(bound, chosen.plan))
     config = (
         now.config if sheds else build_aggregate_config(bound, chosen.plan).join
     )  # orders depend on which inputs are aggregated early
@@ -371,7 +369,7 @@ def _length(length_us: int) -> str:
 _HTML_PLANS = 10
 
 
-def explanation_html(facts: Mapping[str, Any]) -> str:
+def render_explanation_html(facts: Mapping[str, Any]) -> str:
     """The page of `Explanation.to_dict()`."""
     return f"<div>{''.join(_html_parts(facts))}</div>"
 

@@ -70,17 +70,17 @@ def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterato
         yield add_indexes(
             plan,
             [
-                (each.alias, sized_index(kind, workload, each.number))
+                (each.alias, build_sized_index(kind, workload, each.number))
                 for each, kind in zip(windows, chosen, strict=True)
             ],
         )
 
 
-def sized_index(kind: str, workload: Workload, number: int) -> Index:
+def build_sized_index(kind: str, workload: Workload, number: int) -> Index:
     """Return an index with as many buckets as the window has distinct keys, so that a bucket holds about one key."""
-    return Index(kind, {"list": 0, "hash": bucket_count(workload, number)}.get(kind, DEFAULT_NODE_ROWS))
+    return Index(kind, {"list": 0, "hash": count_buckets(workload, number)}.get(kind, DEFAULT_NODE_ROWS))
 
 
-def bucket_count(workload: Workload, number: int) -> int:
+def count_buckets(workload: Workload, number: int) -> int:
     distinct = [each.value for each in workload.inputs[number].distinct.values()]
     return int(min(max(distinct, default=1.0), MOST_BUCKETS)) or 1

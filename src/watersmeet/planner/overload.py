@@ -28,8 +28,8 @@ from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.planner.cost_of_spark import Shuffle, on_spark
-from watersmeet.planner.costing import OperatorCost, cost_plan
+from watersmeet.planner.cost_of_spark import Shuffle, add_spark_cost
+from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.ayad_drops import (
     DEFAULT_POLICY,
     LAST_STEP,
@@ -41,7 +41,7 @@ from watersmeet.planner.models.ayad_drops import (
     shrink_to_load,
 )
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost, bytes_text
+from watersmeet.planner.plan_cost import Budget, CostedPlan, OperatorCost, PlanCost, bytes_text
 from watersmeet.planner.workload import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derive
 
@@ -117,7 +117,7 @@ class CostingContext:
     def on_engine(self, left: Workload, found: CostedPlan) -> CostedPlan:
         """The plan's cost with what the engine takes on top, when that much is left of the workload."""
         return (
-            on_spark(self.config, left, self.profile, found, self.workload, self.shuffle)
+            add_spark_cost(self.config, left, self.profile, found, self.workload, self.shuffle)
             if self.engine == "spark"
             else found
         )

@@ -21,7 +21,7 @@ from watersmeet.operators.window_join.tactics.plan_defaults import fill_interval
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.costing import cost_plan
-from watersmeet.planner.filling import MOST_MIXED, can_run, sized_index
+from watersmeet.planner.filling import MOST_MIXED, build_sized_index, can_run
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan
 from watersmeet.planner.workload import Workload
@@ -66,7 +66,7 @@ def hash_joins(search: PlanSearch) -> PlanSearch:
     config = search.config
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return search
-    indexes = tuple((each.alias, sized_index("hash", search.workload, each.number)) for each in config.inputs)
+    indexes = tuple((each.alias, build_sized_index("hash", search.workload, each.number)) for each in config.inputs)
     return search.with_plans(
         [Plan("eager-hash", indexes=indexes), *_with_intervals(search, Plan("lazy-hash", indexes=indexes))]
     )
@@ -81,7 +81,7 @@ def indexed_windows(search: PlanSearch) -> PlanSearch:
     same = ((kind,) * len(aliases) for kind in ("list", "hash", "btree", "ttree"))
     plans = []
     for chosen in kinds if len(aliases) <= MOST_MIXED else same:
-        indexes = [sized_index(kind, search.workload, i) for i, kind in enumerate(chosen)]
+        indexes = [build_sized_index(kind, search.workload, i) for i, kind in enumerate(chosen)]
         plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
     return search.with_plans(plans)
 

@@ -46,7 +46,7 @@ class ArrivalPattern:
     def past_s(self, reach_s: float) -> float:
         """Seconds of a window of `reach_s` that are behind a row when it arrives, on average: windows fill first.
 
-        >>> Arriving(batch_s=1, horizon_s=10).past_s(4), Arriving(batch_s=1, horizon_s=10).past_s(20)
+        >>> ArrivalPattern(batch_s=1, horizon_s=10).past_s(4), ArrivalPattern(batch_s=1, horizon_s=10).past_s(20)
         (3.2, 5.0)
         """
         if math.isinf(self.horizon_s):
@@ -56,7 +56,7 @@ class ArrivalPattern:
     def old_s(self, reach_s: float) -> float:
         """Seconds of a window that lie in earlier batches, on average over the rows of a batch and over all batches.
 
-        >>> Arriving(batch_s=10, horizon_s=10).old_s(5), Arriving(batch_s=1).old_s(5)
+        >>> ArrivalPattern(batch_s=10, horizon_s=10).old_s(5), ArrivalPattern(batch_s=1).old_s(5)
         (0.0, 4.5)
         """
         inside = _sample_positions(self.batch_s)
@@ -66,7 +66,7 @@ class ArrivalPattern:
     def new_s(self, back_s: float, ahead_s: float) -> float:
         """Seconds inside a row's own batch that are at most so much before or after it, on average.
 
-        >>> Arriving(batch_s=10).new_s(2.5, 2.5), Arriving(batch_s=10).new_s(100, 100)
+        >>> ArrivalPattern(batch_s=10).new_s(2.5, 2.5), ArrivalPattern(batch_s=10).new_s(100, 100)
         (4.375, 10.0)
         """
         inside = _sample_positions(self.batch_s)

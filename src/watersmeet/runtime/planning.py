@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.calibration.profile_store import current_profile as current_profile
+from watersmeet.calibration.profile_store import current_profile
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
@@ -183,21 +183,22 @@ def estimate_input_rates(
         sample.arrival_pattern(),
     )
     shares = [
-        each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs
+        estimate.kept_per_s.value / estimate.rows_per_s.value if estimate.rows_per_s.value else 1.0
+        for estimate in workload.inputs
     ]
     totals = {
-        each.name: None
-        if each.name in declared_stats
-        else _count_source_rows(sources.get(each.name), sample, each.name)
-        for each in config.inputs
+        join_input.name: None
+        if join_input.name in declared_stats
+        else _count_source_rows(sources.get(join_input.name), sample, join_input.name)
+        for join_input in config.inputs
     }
-    counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
+    counts = [totals[join_input.name] if join_input.is_stream else 0 for join_input in config.inputs]
     known_counts = [count for count in counts if count is not None]
     if len(known_counts) == len(counts):
         return InputRates(
             tuple(count * share for count, share in zip(known_counts, shares, strict=True)), is_total=True
         )
-    rates = [None if each.rows_per_s.is_assumed else each.rows_per_s.value for each in workload.inputs]
+    rates = [None if estimate.rows_per_s.is_assumed else estimate.rows_per_s.value for estimate in workload.inputs]
     fastest = max((rate for rate in rates if rate is not None), default=0.0) or ASSUMED_ROWS_PER_S
     return InputRates(
         tuple((fastest if rate is None else rate) * share for rate, share in zip(rates, shares, strict=True)),
@@ -269,7 +270,7 @@ def has_too_few_rows(bound: BoundQuery, sample: PlanningSample, declared_stats: 
     Nothing is declared, and rows are few or unavailable for some source.
     """
     return not declared_stats and (
-        sample.rows < MIN_PLANNING_ROWS or any(each.schema.name not in sample.tables for each in bound.sources)
+        sample.rows < MIN_PLANNING_ROWS or any(source.schema.name not in sample.tables for source in bound.sources)
     )
 
 
@@ -311,13 +312,13 @@ def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relat
 
     For a growing directory, these are the rows of its first file.
     """
-    names = dict.fromkeys(each.schema.name for each in bound.sources if each.schema.name in sources)
+    names = dict.fromkeys(source.schema.name for source in bound.sources if source.schema.name in sources)
     tables: dict[str, pa.Table] = {}
     for name in names:
         feed = sources[name].feed
-        found = feed.peek() if isinstance(feed, Peekable) else None
-        if found is not None:
-            tables[name] = found
+        rows = feed.peek() if isinstance(feed, Peekable) else None
+        if rows is not None:
+            tables[name] = rows
     sample = build_sample(tables, sources, is_complete=all(_is_complete(sources[name]) for name in names))
     for name, times in sample.times.items():
         source = sources[name]
@@ -391,13 +392,13 @@ def _collect_stats(
     rates: Mapping[str, float] | None = None,
 ) -> dict[str, StreamStats]:
     """Return statistics by source name: declared, else measured on the sample, else assumed."""
-    found = {
+    stats_by_name = {
         name: declared_stats.get(name) or _measure_stats(bound, sample, name)
-        for name in dict.fromkeys(each.schema.name for each in bound.sources)
+        for name in dict.fromkeys(source.schema.name for source in bound.sources)
     }
     for name, rate in (rates or {}).items():
-        found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
-    return fill_missing_stats(bound, found)
+        stats_by_name[name] = replace(stats_by_name[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
+    return fill_missing_stats(bound, stats_by_name)
 
 
 def _measure_stats(bound: BoundQuery, sample: PlanningSample, name: str) -> StreamStats:
@@ -408,11 +409,11 @@ def _measure_stats(bound: BoundQuery, sample: PlanningSample, name: str) -> Stre
 
 def _draw_samples(config: JoinConfig, sample: PlanningSample, declared_stats: Mapping[str, StreamStats]) -> Samples:
     """Return samples by input. Sources with declared statistics have none, because those take precedence."""
-    found: dict[int, InputSample] = {}
-    for each in config.inputs:
-        table = sample.tables.get(each.name)
-        if table is not None and table.num_rows and each.name not in declared_stats:
-            found[each.number] = draw_sample(
-                each, table, sample.times.get(each.name, np.zeros(table.num_rows, np.int64))
+    samples: dict[int, InputSample] = {}
+    for join_input in config.inputs:
+        table = sample.tables.get(join_input.name)
+        if table is not None and table.num_rows and join_input.name not in declared_stats:
+            samples[join_input.number] = draw_sample(
+                join_input, table, sample.times.get(join_input.name, np.zeros(table.num_rows, np.int64))
             )
-    return Samples(found)
+    return Samples(samples)

@@ -60,7 +60,7 @@ def test_a_row_that_differs_in_one_value_is_found() -> None:
     assert row_checksum(rows) != row_checksum(other)
 
 
-def tallied() -> JoinWorkload:
+def tile_count_workload() -> JoinWorkload:
     join = PortableJoin({"a": "a"}, TumblingTile(10), (), aggregates=(JoinAggregate("COUNT", "a.k", "n"),))
     return JoinWorkload("tallied", join, CommonKeyStreams(rows=30).table, batches=3)
 
@@ -68,14 +68,14 @@ def tallied() -> JoinWorkload:
 def test_of_an_aggregation_a_stream_shows_the_windows_that_are_over() -> None:
     #  as_of   10   20   30
     #  n        1    2    3
-    given = ExpectedRows.of(tallied(), pa.table({"as_of": [20, 10, 30], "n": [2, 1, 3]}))
+    given = ExpectedRows.from_result(tile_count_workload(), pa.table({"as_of": [20, 10, 30], "n": [2, 1, 3]}))
     given.check("over", 2, row_checksum(pa.table({"as_of": [10, 20], "n": [1, 2]})))
     with pytest.raises(DifferentRowsError):
         given.check("others", 2, row_checksum(pa.table({"as_of": [10, 30], "n": [1, 3]})))
 
 
 def test_of_an_aggregation_the_window_in_which_the_input_ends_is_left_out() -> None:
-    given = ExpectedRows.of(tallied(), pa.table({"as_of": [10, 20], "n": [1, 2]}))
+    given = ExpectedRows.from_result(tile_count_workload(), pa.table({"as_of": [10, 20], "n": [1, 2]}))
     given.check_table("all", pa.table({"as_of": [10, 20, 30], "n": [1, 2, 1]}))
     with pytest.raises(DifferentRowsError):
         given.check_table("too few", pa.table({"as_of": [10, 20, 30], "n": [1, 1, 1]}))
@@ -121,9 +121,9 @@ def test_aggregates_want_tumbling_windows() -> None:
 
 
 def test_the_last_line_of_json_has_systems_and_ratios() -> None:
-    told = CliRunner().invoke(cli.app, ["bench", "embedded", "--scale", str(SCALE), "--json"])
-    assert told.exit_code == 0, told.output
-    found = json.loads(told.stdout.splitlines()[-1])
+    result = CliRunner().invoke(cli.app, ["bench", "embedded", "--scale", str(SCALE), "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout.splitlines()[-1])
     assert found["workload"] == "embedded"
     assert all(set(system) == SYSTEM for system in found["systems"])
     assert set(found["ratio"]) == {"duckdb"}
@@ -152,26 +152,28 @@ def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def grown() -> list[GrowthPoint]:
+def growth_points() -> list[GrowthPoint]:
     return list(measure_growth(0.001))
 
 
 @pytest.mark.xdist_group("growth")
-def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: list[GrowthPoint]) -> None:
-    assert [point.size for point in grown if point.grows == "streams"] == [2, 3, 4, 5, 6]
+def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(growth_points: list[GrowthPoint]) -> None:
+    assert [point.size for point in growth_points if point.grows == "streams"] == [2, 3, 4, 5, 6]
     assert all(
-        point.over_first == 1.0 for point in grown if point.size == min(p.size for p in grown if p.grows == point.grows)
+        point.over_first == 1.0
+        for point in growth_points
+        if point.size == min(p.size for p in growth_points if p.grows == point.grows)
     )
 
 
 @pytest.mark.xdist_group("growth")
-def test_growth_is_kept_and_drawn_on_the_page(grown: list[GrowthPoint], tmp_path: Path) -> None:
-    save_growth([point.to_dict() for point in grown], tmp_path)
+def test_growth_is_kept_and_drawn_on_the_page(growth_points: list[GrowthPoint], tmp_path: Path) -> None:
+    save_growth([point.to_dict() for point in growth_points], tmp_path)
     write_page(tmp_path)
     assert "<svg" in (tmp_path / "growth.svg").read_text()
     assert "| rows in windows | embedded |" in (tmp_path / "README.md").read_text()
 
 
 def test_a_window_too_large_for_spark_and_flink_is_asked_of_the_others_only() -> None:
-    assert set(CATALOGUE["large-window"](1.0).without) == {"spark", "flink"}
-    assert not CATALOGUE["large-window"](0.01).without
+    assert set(CATALOGUE["large-window"](1.0).excluded_peers) == {"spark", "flink"}
+    assert not CATALOGUE["large-window"](0.01).excluded_peers

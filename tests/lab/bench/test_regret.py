@@ -22,11 +22,11 @@ from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 def test_the_suite_covers_what_it_is_to_cover() -> None:
     assert len(REGRET_WORKLOADS) >= 30
     assert len({each.name for each in REGRET_WORKLOADS}) == len(REGRET_WORKLOADS)
-    assert {len(each.flows) for each in REGRET_WORKLOADS} == {2, 3, 4, 5, 6}
-    rates = [flow.rows_per_s for each in REGRET_WORKLOADS for flow in each.flows]
+    assert {len(each.streams) for each in REGRET_WORKLOADS} == {2, 3, 4, 5, 6}
+    rates = [flow.rows_per_s for each in REGRET_WORKLOADS for flow in each.streams]
     assert max(rates) / min(rates) >= 1000
-    assert any(flow.skew for each in REGRET_WORKLOADS for flow in each.flows)
-    assert any("ROWS" in flow.window for each in REGRET_WORKLOADS for flow in each.flows)
+    assert any(flow.skew for each in REGRET_WORKLOADS for flow in each.streams)
+    assert any("ROWS" in flow.window for each in REGRET_WORKLOADS for flow in each.streams)
     assert any("=" not in each.where or "<" in each.where for each in REGRET_WORKLOADS)
     assert any(each.batches > 1 for each in REGRET_WORKLOADS)
 
@@ -35,16 +35,16 @@ def test_the_suite_covers_what_it_is_to_cover() -> None:
 def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path: Path) -> None:
     (workload,) = (each for each in REGRET_WORKLOADS if each.name == name)
     found = measure_regret(workload, most=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
-    assert len(found.timed) > 1
-    assert all(each.predicted_s > 0 for each in found.timed)
-    assert found.chosen in found.timed
+    assert len(found.timed_plans) > 1
+    assert all(each.predicted_s > 0 for each in found.timed_plans)
+    assert found.chosen in found.timed_plans
     assert plot_regrets([found], tmp_path / "regret.svg").read_text().startswith("<?xml")
 
 
 def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
     times = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 8.0)]
     timed = tuple(TimedPlan(Plan(drop_seed=number), *each) for number, each in enumerate(times))
-    found = Regret("made up", 2, timed[0], timed, left_out=0)
+    found = Regret("made up", 2, timed[0], timed, excluded_plans=0)
     assert (found.regret, found.correlation, found.best) == (2.0, 0.8, timed[1])
     assert summarize_regrets([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
     assert "worst 2.00 (bar 1.50)" in format_verdict([found])

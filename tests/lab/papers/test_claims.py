@@ -37,7 +37,7 @@ def test_what_does_not_hold_says_why() -> None:
 
 def test_a_claim_as_json_has_six_fields_and_says_what_is_different() -> None:
     claim = shape_claim("t.g", "A beats B", "twice", "by half", holds=True, difference="by less")
-    told = json.loads(json.dumps(claim.to_dict()))
-    assert list(told) == ["id", "kind", "statement", "paper", "ours", "holds"]
-    assert told["ours"] == "by half; by less"
+    times_text = json.loads(json.dumps(claim.to_dict()))
+    assert list(times_text) == ["id", "kind", "statement", "paper", "ours", "holds"]
+    assert times_text["ours"] == "by half; by less"
     assert exact_claim("t.h", "costs", paper=(1, 2), ours=(1, 2)).to_dict()["paper"] == [1, 2]

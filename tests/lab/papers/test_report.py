@@ -33,7 +33,7 @@ TABLES = {
 
 
 @dataclass(frozen=True)
-class Made:
+class PaperReport:
     name: str
     folder: Path
     claims: list[dict[str, Any]]
@@ -46,35 +46,35 @@ def test_a_paper_is_reproduced_quickly_with_pages_plots_tables_and_a_verdict_for
     """One test, because making the report takes most of its time."""
     result = CliRunner().invoke(app, ["paper", name, "--quick", "--json", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    made = Made(name, tmp_path, json.loads(result.stdout))
-    json_is_the_list_of_claims_and_nothing_else(made)
-    every_exact_claim_holds(made)
-    every_figure_is_drawn_twice_and_every_table_written_twice(made)
-    every_link_of_every_page_leads_somewhere(made)
-    the_pages_give_a_verdict_for_every_claim(made)
+    report = PaperReport(name, tmp_path, json.loads(result.stdout))
+    check_json_claims(report)
+    check_exact_claims_hold(report)
+    check_figures_and_tables(report)
+    check_links(report)
+    check_verdicts(report)
 
 
-def json_is_the_list_of_claims_and_nothing_else(made: Made) -> None:
-    assert made.claims
-    for claim in made.claims:
+def check_json_claims(report: PaperReport) -> None:
+    assert report.claims
+    for claim in report.claims:
         assert set(claim) == {"id", "kind", "statement", "paper", "ours", "holds"}
         assert claim["kind"] in ("exact", "shape")
         assert isinstance(claim["holds"], bool)
-        assert claim["id"].startswith(f"{made.name}.")
-    names = [claim["id"] for claim in made.claims]
+        assert claim["id"].startswith(f"{report.name}.")
+    names = [claim["id"] for claim in report.claims]
     assert len(set(names)) == len(names)
 
 
-def every_exact_claim_holds(made: Made) -> None:
-    assert [claim for claim in made.claims if claim["kind"] == "exact" and not claim["holds"]] == []
+def check_exact_claims_hold(report: PaperReport) -> None:
+    assert [claim for claim in report.claims if claim["kind"] == "exact" and not claim["holds"]] == []
 
 
-def every_figure_is_drawn_twice_and_every_table_written_twice(made: Made) -> None:
-    folder = made.folder / made.name
-    for name in PLOTS[made.name]:
+def check_figures_and_tables(report: PaperReport) -> None:
+    folder = report.folder / report.name
+    for name in PLOTS[report.name]:
         assert (folder / f"{name}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>")
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    for name in TABLES[made.name]:
+    for name in TABLES[report.name]:
         assert (folder / f"{name}.md").read_text(encoding="utf-8").startswith("# ")
         with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
@@ -82,16 +82,16 @@ def every_figure_is_drawn_twice_and_every_table_written_twice(made: Made) -> Non
         assert len({len(row) for row in rows}) == 1
 
 
-def every_link_of_every_page_leads_somewhere(made: Made) -> None:
-    for page in made.folder.rglob("*.md"):
+def check_links(report: PaperReport) -> None:
+    for page in report.folder.rglob("*.md"):
         for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def the_pages_give_a_verdict_for_every_claim(made: Made) -> None:
-    page = (made.folder / made.name / "README.md").read_text(encoding="utf-8")
-    kept = json.loads((made.folder / "claims.json").read_text(encoding="utf-8"))
-    assert [claim["id"] for claim in kept] == [claim["id"] for claim in made.claims]
+def check_verdicts(report: PaperReport) -> None:
+    page = (report.folder / report.name / "README.md").read_text(encoding="utf-8")
+    kept = json.loads((report.folder / "claims.json").read_text(encoding="utf-8"))
+    assert [claim["id"] for claim in kept] == [claim["id"] for claim in report.claims]
     for claim in kept:
         assert f"| {claim['id']} |" in page
         assert claim["verdict"] in ("holds", "holds with a difference", "does not hold")

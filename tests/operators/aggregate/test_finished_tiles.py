@@ -207,7 +207,7 @@ def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...
         if restart == "bytes":
             run.state = deserialize_state(run.config, serialize_state(run.state))
         elif restart == "parts":
-            run.state = kept.restored(run.config)
+            run.state = kept.restore(run.config)
         elif restart == "compacted":
             run.state = compact_state(run.config, run.state)
         elif restart == "another plan":

@@ -170,7 +170,7 @@ def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str
         if restart == "bytes":
             run.state = deserialize_state(run.config, serialize_state(run.state))
         elif restart == "parts":
-            run.state = kept.restored(run.config)
+            run.state = kept.restore(run.config)
         elif restart == "compacted":
             run.state = compact_state(run.config, run.state)
     return pa.Table.from_batches([*found, *run.finish()], run.result)

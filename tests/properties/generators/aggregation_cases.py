@@ -235,7 +235,7 @@ def collect_groups_arriving(
             if rng.random() < 0.3:
                 run.state = deserialize_state(run.config, serialize_state(run.state))
             elif number and rng.random() < 0.3:
-                run.state = kept.restored(run.config)
+                run.state = kept.restore(run.config)
             if rng.random() < 0.3:
                 run.state = compact_state(run.config, run.state)
             if rng.random() < 0.3:
@@ -258,7 +258,7 @@ class SavedStateParts:
         known = {id(part.value): blob for part, blob in self._parts}
         self._parts = [(part, known.get(id(part.value)) or part.bytes()) for part in split_into_parts(state)]
 
-    def restored(self, config: AggregateConfig) -> AggregateState:
+    def restore(self, config: AggregateConfig) -> AggregateState:
         state = restore_from_parts(config, [SavedPart(part.number, part.kind, blob) for part, blob in self._parts])
         saved = split_into_parts(state)
         assert [part.rows for part in saved] == [part.rows for part, _ in self._parts]

@@ -1,4 +1,4 @@
-"""Every way to run a case that must give the same rows: one plan of each algorithm, its knobs turned at random."""
+"""Every way to run a case that must give the same rows: one plan of each algorithm, its knobs turn_knobs at random."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def _with_indexes_of(*kinds: str) -> Callable[[Knobs], Knobs]:
     """The knobs, with an index of one of these kinds on every window."""
 
     def with_indexes(knobs: Knobs) -> Knobs:
-        def turned(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
+        def turn_knobs(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
             plan = knobs(rng, name, aliases)
             indexes = tuple((alias, _random_index(rng, rng.choice(kinds))) for alias in aliases)
             return Plan(
                 name, orders=plan.orders, indexes=indexes, evaluate_us=plan.evaluate_us, expire_us=plan.expire_us
             )
 
-        return turned
+        return turn_knobs
 
     return with_indexes
 
@@ -112,7 +112,7 @@ def _shuffle_names(rng: Random, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(rng.sample(names, len(names)))
 
 
-#: How the knobs of an algorithm are turned; those of any other algorithm: the orders only.
+#: How the knobs of an algorithm are turn_knobs; those of any other algorithm: the orders only.
 PLAN_KNOBS: dict[str, Knobs] = {
     "naive-nlj": _one_order_plan,
     "eager-nlj": _eager_plan,

@@ -65,10 +65,10 @@ def rename_keys(rng: Random, case: QueryCase) -> QueryCase | None:
 
 
 def put_ids_first(case: QueryCase) -> QueryCase:
-    def reordered(table: pa.Table) -> pa.Table:
+    def put_id_first(table: pa.Table) -> pa.Table:
         return table.select(["id", *(name for name in table.column_names if name != "id")])
 
-    return case.with_tables({name: reordered(table) for name, table in case.tables.items()})
+    return case.with_tables({name: put_id_first(table) for name, table in case.tables.items()})
 
 
 def enlarge_a_window(rng: Random, case: QueryCase) -> QueryCase | None:

@@ -73,7 +73,7 @@ PLANNING_MUTANTS = (
     single_patch_mutant(
         "the default tree joins sources in the order of FROM",
         plan_defaults,
-        "left_deep",
+        "left_deep_tree",
         lambda join: lambda names: join(sorted(names)),
     ),
     single_patch_mutant(

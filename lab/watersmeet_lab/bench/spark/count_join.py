@@ -147,13 +147,13 @@ def _check_ours(workload: CountJoinWorkload, ours: SparkRunResult) -> None:
         name: [workload.table(i).slice(at * size, size) for at in range(workload.batches)]
         for i, name in enumerate("ab")
     }
-    under_way = wm.run(workload.query(), {name: wm.stream(each, time="ts") for name, each in pieces.items()})
+    run = wm.run(workload.query(), {name: wm.stream(each, time="ts") for name, each in pieces.items()})
     found = [
         batch
         for at in range(workload.batches)
-        for batch in under_way.advance({name: each[at] for name, each in pieces.items()})
+        for batch in run.advance({name: each[at] for name, each in pieces.items()})
     ]
-    rows = pa.Table.from_batches(found, under_way.result)
+    rows = pa.Table.from_batches(found, run.result)
     if (rows.num_rows, row_checksum(rows)) != (ours.rows_out, ours.checksum):
         raise WatersmeetError(
             f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or others: there is nothing to compare"

@@ -86,17 +86,17 @@ class OverloadResult:
     to be off.
     """
 
-    flood: OverloadWorkload
+    workload: OverloadWorkload
     sustained_rows_per_s: float
     batches: tuple[SparkBatchMetrics, ...]
     decisions: tuple[Controls, ...]
     most_rows_out_per_s: float
-    safely: float
+    most_rows_out_with_margin_per_s: float
 
     @property
     def settled_after(self) -> int | None:
         """Batches until every later one took less than the trigger interval; None where the last one did not."""
-        late = [number for number, batch in enumerate(self.batches) if batch.trigger_ms > self.flood.trigger_s * 1e3]
+        late = [number for number, batch in enumerate(self.batches) if batch.trigger_ms > self.workload.trigger_s * 1e3]
         return None if late and late[-1] == len(self.batches) - 1 else late[-1] + 1 if late else 0
 
     @property
@@ -109,12 +109,12 @@ class OverloadResult:
     def to_dict(self) -> dict[str, Any]:
         return {
             "workload": "overload",
-            "trigger_s": self.flood.trigger_s,
+            "trigger_s": self.workload.trigger_s,
             "sustained_rows_per_s": self.sustained_rows_per_s,
             "flooded_rows_per_s": 2 * self.sustained_rows_per_s,
             "settled_after_batches": self.settled_after,
             "rows_out_per_s": self.rows_out_per_s,
-            "share_of_the_optimum": self.rows_out_per_s / self.safely,
+            "share_of_the_optimum": self.rows_out_per_s / self.most_rows_out_with_margin_per_s,
             "share_of_the_optimum_with_nothing_free": self.rows_out_per_s / self.most_rows_out_per_s,
             "batches": [
                 {
@@ -134,7 +134,7 @@ class OverloadResult:
     def __str__(self) -> str:
         rate = f"{self.sustained_rows_per_s:,.0f}"
         lines = [
-            f"overload: {rate} rows per s and stream are sustained at {self.flood.trigger_s:g} s a batch; twice as many come"
+            f"overload: {rate} rows per s and stream are sustained at {self.workload.trigger_s:g} s a batch; twice as many come"
         ]
         for each in self.batches:
             arrived, shed = sum(each.arrived.values()), sum(each.shed.values())
@@ -147,79 +147,82 @@ class OverloadResult:
         )
         lines.append(f"  {settled}; after {SETTLING_BATCHES} batches, {self.rows_out_per_s:,.0f} results per s:")
         free = "what batches were off left free"
-        for most, how in ((self.safely, free), (self.most_rows_out_per_s, "nothing left free")):
+        for most, how in (
+            (self.most_rows_out_with_margin_per_s, free),
+            (self.most_rows_out_per_s, "nothing left free"),
+        ):
             lines.append(
                 f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model sees at best on this machine, with {how}"
             )
         return "\n".join(lines)
 
 
-def run_overload(flood: OverloadWorkload) -> OverloadResult:
+def run_overload(workload: OverloadWorkload) -> OverloadResult:
     """Looks for the sustained rate, then floods the query with twice that."""
     spark = benchmark_session()
     sustained = _find_sustained_rate(spark, flood)
     with _temporary_folder() as folder:
-        pieces = flood.write(folder / "ready", 2 * sustained, flood.batches * flood.trigger_s)
-        ran, keeping = _run_flooded_query(spark, flood, folder, pieces)
+        pieces = workload.write(folder / "ready", 2 * sustained, workload.batches * workload.trigger_s)
+        ran, keeping = _run_flooded_query(spark, workload, folder, pieces)
     most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
-    return OverloadResult(flood, sustained, ran, tuple(keeping.decisions), *most)
+    return OverloadResult(workload, sustained, ran, tuple(keeping.decisions), *most)
 
 
-def _find_sustained_rate(spark: SparkSession, flood: OverloadWorkload) -> float:
+def _find_sustained_rate(spark: SparkSession, workload: OverloadWorkload) -> float:
     """Rows per second and stream whose batches take just the trigger interval, between two rates that were measured."""
-    _measure_batch_s(spark, flood, flood.first_rows_per_s)  # processes begin, kernels are loaded
-    before, rate = (0.0, 0.0), float(flood.first_rows_per_s)
+    _measure_batch_s(spark, workload, workload.first_rows_per_s)  # processes begin, kernels are loaded
+    before, rate = (0.0, 0.0), float(workload.first_rows_per_s)
     for _ in range(10):
-        seconds = _measure_batch_s(spark, flood, rate)
-        if seconds > flood.trigger_s and not before[0]:
+        seconds = _measure_batch_s(spark, workload, rate)
+        if seconds > workload.trigger_s and not before[0]:
             raise WatersmeetError(
                 f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short"
             )
-        if seconds > flood.trigger_s:
-            share = (flood.trigger_s - before[1]) / (seconds - before[1])
+        if seconds > workload.trigger_s:
+            share = (workload.trigger_s - before[1]) / (seconds - before[1])
             return before[0] + share * (rate - before[0])
         before, rate = (rate, seconds), 2 * rate
     raise WatersmeetError(f"even {rate:,.0f} rows per second are no flood")
 
 
-def _measure_batch_s(spark: SparkSession, flood: OverloadWorkload, rows_per_s: float) -> float:
+def _measure_batch_s(spark: SparkSession, workload: OverloadWorkload, rows_per_s: float) -> float:
     """What a batch of one trigger interval's rows takes once windows are full."""
     with _temporary_folder() as folder:
-        flood.write(folder / "in", rows_per_s, flood.window_s + 2 * flood.trigger_s)
+        workload.write(folder / "in", rows_per_s, workload.window_s + 2 * workload.trigger_s)
         sources = {
-            n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_files_per_trigger(flood))
+            n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_files_per_trigger(workload))
             for n in _STREAMS
         }
-        writer = wm.on_spark(flood.query(), sources, session=spark).writeStream.format("noop")
+        writer = wm.on_spark(workload.query(), sources, session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        full = [each for each in list_batches(query) if each.arrived["a"] >= rows_per_s * flood.trigger_s * 0.99]
+        full = [each for each in list_batches(query) if each.arrived["a"] >= rows_per_s * workload.trigger_s * 0.99]
         return full[-1].trigger_ms / 1e3
 
 
-def _files_per_trigger(flood: OverloadWorkload) -> int:
-    return round(flood.trigger_s / FILE_SPAN_S)
+def _files_per_trigger(workload: OverloadWorkload) -> int:
+    return round(workload.trigger_s / FILE_SPAN_S)
 
 
 def _run_flooded_query(
-    spark: SparkSession, flood: OverloadWorkload, folder: Path, pieces: int
+    spark: SparkSession, workload: OverloadWorkload, folder: Path, pieces: int
 ) -> tuple[tuple[SparkBatchMetrics, ...], LoadController]:
     for name in _STREAMS:
         (folder / "in" / name).mkdir(parents=True)
     _link_file(folder, 0)
     sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
-    bound = bind_query(flood.query(), sources)
+    bound = bind_query(workload.query(), sources)
     keeping = LoadController(
         bound,
         PlanLog(folder / "plans"),
         folder / "checkpoint",
-        flood.trigger_s,
+        workload.trigger_s,
         choose_spark_plan(bound, sources),
-        stats={name: wm.stats(distinct={"k": flood.keys}) for name in _STREAMS},
+        stats={name: wm.stats(distinct={"k": workload.keys}) for name in _STREAMS},
     )
-    frame = wm.on_spark(flood.query(), sources, session=spark, plans=folder / "plans")
+    frame = wm.on_spark(workload.query(), sources, session=spark, plans=folder / "plans")
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(processingTime=f"{round(flood.trigger_s * 1e3)} milliseconds").start()
+    query = writer.trigger(processingTime=f"{round(workload.trigger_s * 1e3)} milliseconds").start()
     deciding = keeping.start(query)
     began = time.monotonic()
     pause = threading.Event()

@@ -62,9 +62,9 @@ def compare_with_peers(workload: JoinWorkload) -> PeerComparisonRun:
     systems = (*(each.system for each in runs), *known.systems, *in_flink)
     rows_in = _total_rows(tables)
     missing = {**known.skipped, **skipped, **why}
-    said = "; ".join(filter(None, (workload.said, scanned)))
+    note = "; ".join(filter(None, (workload.note, scanned)))
     return PeerComparisonRun(
-        PeerComparison(workload.name, rows_in, known.answer.rows, workload.seed, systems, missing, said), ours
+        PeerComparison(workload.name, rows_in, known.answer.rows, workload.seed, systems, missing, note), ours
     )
 
 
@@ -74,7 +74,7 @@ def _run_on_spark(
     """All have run before any is measured."""
     spark = benchmark_session()
     with write_batches(first_rows(tables, WARM_UP_ROWS), MIN_BATCHES) as folder:
-        refused = workload.without.get("spark") or _find_spark_refusal(spark, workload, folder)
+        refused = workload.excluded_peers.get("spark") or _find_spark_refusal(spark, workload, folder)
         for ours in (_run_over_files, _run_over_frames):
             ours(spark, workload, folder, rows_per_batch=1)
     with write_batches(tables, workload.batches) as folder:
@@ -100,13 +100,17 @@ def _run_over_files(spark: SparkSession, workload: JoinWorkload, folder: Path, r
     streams = {
         name: wm.stream(folder / name, time="ts", follow=True, files_per_batch=1) for name in workload.join.streams
     }
-    return run_to_end("watersmeet-spark", wm.on_spark(workload.join.ours(), streams, session=spark), rows_per_batch)
+    return run_to_end(
+        "watersmeet-spark", wm.on_spark(workload.join.to_watersmeet_sql(), streams, session=spark), rows_per_batch
+    )
 
 
 def _run_over_frames(spark: SparkSession, workload: JoinWorkload, folder: Path, rows_per_batch: int) -> SparkRunResult:
     streams = {name: wm.stream(read_parquet_stream(spark, folder / name), time="ts") for name in workload.join.streams}
     return run_to_end(
-        "watersmeet-spark-frames", wm.on_spark(workload.join.ours(), streams, session=spark), rows_per_batch
+        "watersmeet-spark-frames",
+        wm.on_spark(workload.join.to_watersmeet_sql(), streams, session=spark),
+        rows_per_batch,
     )
 
 
@@ -135,15 +139,15 @@ def _run_flink(
     workload: JoinWorkload, tables: Mapping[str, pa.Table], answer: ExpectedRows
 ) -> tuple[list[SystemResult], dict[str, str], str]:
     """Flink's figures, or why it is left out; and how much of its time it only reads."""
-    if "flink" in workload.without:
-        return [], {"flink": workload.without["flink"]}, ""
+    if "flink" in workload.excluded_peers:
+        return [], {"flink": workload.excluded_peers["flink"]}, ""
     try:
         ran = flink.run_flink_query(tables, flink_select(workload.join), _flink_schema(workload, answer.schema))
     except flink.FlinkUnavailableError as error:
         return [], {"flink": str(error)}, ""
     answer.check_table("flink", ran.rows)
-    said = f"Flink took {ran.seconds:.1f} s, and {ran.scan_seconds:.1f} s to read its input and do nothing else"
-    return [SystemResult("flink", _total_rows(tables) / ran.seconds, peak_bytes=ran.peak_bytes)], {}, said
+    note = f"Flink took {ran.seconds:.1f} s, and {ran.scan_seconds:.1f} s to read its input and do nothing else"
+    return [SystemResult("flink", _total_rows(tables) / ran.seconds, peak_bytes=ran.peak_bytes)], {}, note
 
 
 def _flink_schema(workload: JoinWorkload, schema: pa.Schema) -> pa.Schema:

@@ -29,9 +29,9 @@ _SECOND_US = 1_000_000
 
 
 def example_1(effort: Effort) -> Exhibit:
-    effort.say("ayad, Example 1: output rates of the engine")
+    effort.report("ayad, Example 1: output rates of the engine")
     costs = {name: plan_cost(plan) for name, plan in example_1_plans(0.0005).items()}
-    seconds = effort.rows(_SECONDS, least=100)
+    seconds = effort.scale_rows(_SECONDS, least=100)
     measured = {label: measure_output_rate(label, seconds) for label in QUERIES}
     return Exhibit(
         "Example 1: three plans",

@@ -21,7 +21,7 @@ _SECONDS = 3000
 
 
 def figure_7(effort: Effort) -> Exhibit:
-    effort.say("ayad, Figure 7: output of the engine with drop boxes")
+    effort.report("ayad, Figure 7: output of the engine with drop boxes")
     figure = modelled()
     measured = _measure_outputs(effort)
     panel = LinePanel("highest output rate", "seconds per tuple", "rows per second", (*model_lines(figure), *measured))
@@ -29,7 +29,7 @@ def figure_7(effort: Effort) -> Exhibit:
         "Figure 7: the best plan to approximate",
         "From the cost model: the three plans of Example 1, each with the drop boxes that let it put out the most. Dots: the same shares "
         "dropped "
-        f"by our engine on {effort.rows(_SECONDS, least=100)} seconds of Example 1's streams, but no stream below {MIN_KEEP_SHARE:.0%}.",
+        f"by our engine on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's streams, but no stream below {MIN_KEEP_SHARE:.0%}.",
         (*_coefficient_claims(), *_point_claims(), *_crossing_claims(), _search_claim(), _engine_claim(measured)),
         (
             _knapsack_table(),
@@ -62,7 +62,7 @@ def _measure_outputs(effort: Effort) -> tuple[Line, ...]:
     """Output of the engine with each plan's shares dropped: the plan decides the shares, the rows are the same whatever
     joins them.
     """
-    costs, seconds = effort.some(MEASURED_ROW_S), effort.rows(_SECONDS, least=100)
+    costs, seconds = effort.choose_points(MEASURED_ROW_S), effort.scale_rows(_SECONDS, least=100)
     return tuple(
         Line(
             name,

@@ -16,7 +16,7 @@ _UNITS = 400
 
 def figure_2(effort: Effort) -> Exhibit:
     """Both algorithms over 2 to 7 equal windows: what the model says, and what our loops count."""
-    effort.say("golab, Figure 2: comparisons of the loops as windows are added")
+    effort.report("golab, Figure 2: comparisons of the loops as windows are added")
     model = model_lines(modelled(range(2, 8)))
     windows = (2, 3) if effort.quick else (2, 3, 4, 5)
     lines = (*model, *(_count_by_windows(name, windows, effort) for name in ALGORITHMS))
@@ -70,4 +70,4 @@ def _count_by_windows(name: str, windows: tuple[int, ...], effort: Effort) -> Li
 
 
 def _units(effort: Effort) -> int:
-    return effort.rows(_UNITS, least=100)
+    return effort.scale_rows(_UNITS, least=100)

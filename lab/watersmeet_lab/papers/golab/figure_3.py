@@ -25,8 +25,8 @@ Lines = dict[str, Line]
 
 def figure_3(effort: Effort) -> Exhibit:
     """The model at every τ from 1 to 50, and our loops' own counts at some of them."""
-    effort.say("golab, Figure 3: comparisons of the lazy algorithms")
-    taus = effort.some(TAUS)
+    effort.report("golab, Figure 3: comparisons of the lazy algorithms")
+    taus = effort.choose_points(TAUS)
     models = figure_3a(), figure_3b()
     equal, fast = _count_by_tau(EQUAL, FOUR_EQUAL, taus, effort), _count_by_tau(FAST, ONE_FAST, taus, effort)
     panels = tuple(
@@ -81,7 +81,7 @@ def _count_by_tau(
 
 
 def _units(effort: Effort) -> int:
-    return effort.rows(_UNITS, least=100)
+    return effort.scale_rows(_UNITS, least=100)
 
 
 def _equal_stream_claims(model: FigureLines, ours: Lines) -> list[Claim]:

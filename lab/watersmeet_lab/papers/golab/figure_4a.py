@@ -28,7 +28,7 @@ Rates = dict[str, Line]
 
 
 def figure_4a(effort: Effort) -> Exhibit:
-    effort.say("golab, Figure 4a: input rate over τ")
+    effort.report("golab, Figure 4a: input rate over τ")
     rates, work = _measure_rates(effort)
     panels = (
         LinePanel("input rate", "τ", "tuples per second", tuple(rates.values()), log_x=True),
@@ -38,7 +38,7 @@ def figure_4a(effort: Effort) -> Exhibit:
         "Figure 4a: NLJ and hash joins over the interval",
         f"Four streams, T = 100, with {SCALE} times the paper's rates and values (λ = {SCALE}, v = {50 * SCALE}): windows of "
         f"{100 * SCALE:,} rows, "
-        f"because windows of 100 rows are trivial today. {effort.rows(_ROWS):,} rows after the windows were full; tuples per second of "
+        f"because windows of 100 rows are trivial today. {effort.scale_rows(_ROWS):,} rows after the windows were full; tuples per second of "
         "CPU time. "
         f"τ = {TAUS[0]:g} is one row.",
         tuple(_claims(rates, work)),
@@ -48,13 +48,13 @@ def figure_4a(effort: Effort) -> Exhibit:
 
 
 def _measure_rates(effort: Effort) -> tuple[Rates, Rates]:
-    taus = effort.some(TAUS)
+    taus = effort.choose_points(TAUS)
     plans = {}
     for name, buckets in BUCKETS.items():
         for tau in taus:
             hashed = lazy_plan("lazy-hash", STREAMS, tau, origin_first_orders(STREAMS), (buckets,) * 4)
             plans[f"{name}/{tau}"] = lazy_plan("lazy-nlj", STREAMS, tau, (0, 1, 2, 3)) if name == "NLJ" else hashed
-    ran = run_fastest(effort, STREAMS, plans, effort.rows(_ROWS))
+    ran = run_fastest(effort, STREAMS, plans, effort.scale_rows(_ROWS))
     rates = {name: Line(name, taus, tuple(1 / ran[f"{name}/{tau}"].cpu_s_per_row for tau in taus)) for name in BUCKETS}
     per_row = 1 / unit_us(STREAMS)
     work = {
@@ -115,7 +115,7 @@ def _explain_curves(rates: Rates, work: Rates) -> str:
         "with a time per tuple of a constant, the comparisons and the passes of evaluation and expiration, one pass comes to "
         + ", ".join(f"{fits[name].per_unit[1]:,.0f} ns ({name})" for name in hashed)
         + " by the fits of the curves, which explain "
-        + ", ".join(f"{fits[name].explained:.0%}" for name in hashed)
+        + ", ".join(f"{fits[name].explained_share:.0%}" for name in hashed)
         + f" of their variance. It {'grows' if grows else 'does not grow'} with the buckets; the paper's does, which visits empty ones. "
         f"From τ = {rates['NLJ'].x[1]:g} on, passes are at most {max(shares):.0%} of a tuple's time, and comparisons grow by "
         f"{max(grown.values()):.0%} up to the largest τ"

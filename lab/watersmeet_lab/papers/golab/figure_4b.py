@@ -28,7 +28,7 @@ Lines = dict[str, Line]
 
 
 def figure_4b(effort: Effort) -> Exhibit:
-    effort.say("golab, Figure 4b: buckets for the fast stream")
+    effort.report("golab, Figure 4b: buckets for the fast stream")
     rates, work = _measure_rates(effort)
     x_label = "average number of buckets per window"
     panels = (
@@ -39,7 +39,7 @@ def figure_4b(effort: Effort) -> Exhibit:
         "Figure 4b: buckets for the fast stream",
         f"Three streams of λ = {SCALE} and one fifty times as fast, T = 100, v = {50 * SCALE}, τ = {TAU}: {SCALE} times the paper's rows "
         "and values. "
-        f"Loops run over the origin's new rows, then over the windows in order, the fast one last. {effort.rows(_ROWS):,} rows after the "
+        f"Loops run over the origin's new rows, then over the windows in order, the fast one last. {effort.scale_rows(_ROWS):,} rows after the "
         "windows "
         "were full; tuples per second of CPU time.",
         tuple(_claims(rates, work)),
@@ -77,7 +77,7 @@ def _measure_rates(effort: Effort) -> tuple[Lines, Lines]:
         f"{name}/{at}": lazy_plan("lazy-hash", STREAMS, TAU, origin_first_orders(STREAMS), buckets)
         for (name, at), buckets in chosen.items()
     }
-    ran = run_fastest(effort, STREAMS, plans, effort.rows(_ROWS))
+    ran = run_fastest(effort, STREAMS, plans, effort.scale_rows(_ROWS))
     per_row = 1 / unit_us(STREAMS)
 
     def line(name: str, quantity: str) -> Line:
@@ -97,7 +97,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
     at_12 = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in rates.items()}
     compared = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in work.items()}
     best, skewed = max(at_12, key=lambda name: at_12[name]), max((FIVE, TEN), key=lambda name: at_12[name])
-    told = ", ".join(
+    times_text = ", ".join(
         f"{name} {rate:,.0f} tuples per second ({compared[name]:,.0f} comparisons each)" for name, rate in at_12.items()
     )
     model = {name: model_comparisons(name, 12) for name in at_12}
@@ -107,7 +107,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
             "golab.figure4b.skewed",
             "more buckets for the fast stream beat equally many, twelve on average",
             "5 to slow: over 10000; Equal: under 7000",
-            told,
+            times_text,
             holds=at_12[skewed] > at_12[EQUAL] * (1 + TIE_SHARE),
             difference=f"{skewed} is {at_12[skewed] / at_12[EQUAL]:.2f} times Equal, less than the paper's factor: "
             + _explain_rates(rates, work),
@@ -117,7 +117,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
             "golab.figure4b.five",
             "five buckets to each slow stream are the best division of twelve on average",
             "5 to slow is best, 10 to slow passes it later",
-            f"{best} is best; {told}",
+            f"{best} is best; {times_text}",
             holds=best == FIVE
             and at_12[FIVE] > (1 + TIE_SHARE) * max(rate for name, rate in at_12.items() if name != FIVE),
             reason=_explain_rates(rates, work),
@@ -167,10 +167,10 @@ def _explain_rates(rates: Lines, work: Lines) -> str:
     ]
     found = fit_linear([time for time, _ in points], [compared for _, compared in points])
     compared = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in work.items()}
-    fitted = {name: found.at(compared[name]) for name in compared if name != ONE}
+    fitted = {name: found.predict(compared[name]) for name in compared if name != ONE}
     return (
         f"a tuple takes {found.constant:,.0f} ns and {found.per_unit[0]:.2f} ns per comparison, by a fit over all points that explains "
-        f"{found.explained:.0%} of their variance; the combinations it finds on the way are the same in every division and are in the "
+        f"{found.explained_share:.0%} of their variance; the combinations it finds on the way are the same in every division and are in the "
         f"constant, {found.constant / fitted[FIVE]:.0%} of its time with 5 to slow; so by the fit "
         + ", ".join(f"{name} takes {time:,.0f} ns" for name, time in fitted.items())
         + _repeat_difference(rates)

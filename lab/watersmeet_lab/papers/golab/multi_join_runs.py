@@ -13,7 +13,7 @@ from watersmeet.planner.models.golab import Order
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.workloads.golab_streams import GolabRunResult, StreamSpec, run_join, stream_names, unit_us
 
-#: Rates closer than this are not told apart: the same plan on the same rows repeats to a few parts in a hundred on a
+#: Rates closer than this are not times_text apart: the same plan on the same rows repeats to a few parts in a hundred on a
 #: busy machine.
 TIE_SHARE = 0.05
 
@@ -80,9 +80,9 @@ class LinearFit:
 
     constant: float
     per_unit: tuple[float, ...]
-    explained: float
+    explained_share: float
 
-    def at(self, *quantities: float) -> float:
+    def predict(self, *quantities: float) -> float:
         return self.constant + sum(
             weight * quantity for weight, quantity in zip(self.per_unit, quantities, strict=True)
         )
@@ -91,7 +91,7 @@ class LinearFit:
 def fit_linear(times: Sequence[float], *quantities: Sequence[float]) -> LinearFit:
     """
     >>> found = fit_linear([5.0, 7.0, 9.0, 11.0], [1, 2, 3, 4])
-    >>> round(found.constant, 6), round(found.per_unit[0], 6), round(found.explained, 6), round(found.at(10), 6)
+    >>> round(found.constant, 6), round(found.per_unit[0], 6), round(found.explained_share, 6), round(found.predict(10), 6)
     (3.0, 2.0, 1.0, 23.0)
     """
     measured = np.asarray(times, np.float64)

@@ -29,8 +29,8 @@ MeasuredOrders = dict[str, tuple[GolabRunResult, GolabRunResult]]
 
 def table_8(effort: Effort) -> Exhibit:
     """Six algorithms, each in the best and in the worst order of Table 5's query, with five buckets per window."""
-    effort.say("golab, Table 8: tuples per second by algorithm")
-    scale = effort.scale(SCALE)
+    effort.report("golab, Table 8: tuples per second by algorithm")
+    scale = effort.scale_factor(SCALE)
     measured = _measure_orders(effort, scale_streams(TABLE_5, scale))
     rates = {label: (1 / best.cpu_s_per_row, 1 / worst.cpu_s_per_row) for label, (best, worst) in measured.items()}
     rows = tuple(
@@ -50,7 +50,7 @@ def table_8(effort: Effort) -> Exhibit:
         "Table 8: algorithms and orders, measured",
         f"The query of Table 5 with {scale} times the rates and values, so that every window holds {scale} times the rows and each row "
         "meets as "
-        f"many others; five buckets per window; {effort.rows(_ROWS):,} rows after the windows were full. Tuples per second of CPU time, "
+        f"many others; five buckets per window; {effort.scale_rows(_ROWS):,} rows after the windows were full. Tuples per second of CPU time, "
         "the best "
         "of a few runs; results are found, no columns are put together for them. At the paper's own size, tried first, the best "
         "order was 1.4 to 2.8 times the worst. The paper's figures are from a 1.2 GHz machine and Java "
@@ -68,7 +68,7 @@ def _measure_orders(effort: Effort, streams: tuple[StreamSpec, ...]) -> Measured
         for place, order in orders.items()
         for label, plan in table_8_plans(order, streams).items()
     }
-    ran = run_fastest(effort, streams, plans, effort.rows(_ROWS))
+    ran = run_fastest(effort, streams, plans, effort.scale_rows(_ROWS))
     return {label: (ran[f"{label}/best"], ran[f"{label}/worst"]) for label in TABLE_8}
 
 
@@ -152,6 +152,6 @@ def _larger_tau_claim(measured: MeasuredOrders, kind: str) -> Claim:
         holds=not against and rates[2] < rates[0],
         difference=""
         if rates[0] > rates[1] > rates[2]
-        else f"one of the steps is within the {TIE_SHARE:.0%} that cannot be told apart",
+        else f"one of the steps is within the {TIE_SHARE:.0%} that cannot be times_text apart",
         reason="comparisons rise as they should and the time does not; what makes up for them was not isolated",
     )

@@ -19,9 +19,9 @@ class ArrivalSequence:
     """Rows of all streams in order of time: when, on which stream, with which value."""
 
     times: Int64s
-    stream: Int64s
+    stream_numbers: Int64s
     codes: Int64s
-    streams: int
+    stream_count: int
 
     def __len__(self) -> int:
         return self.times.size

@@ -19,7 +19,7 @@ Measured = dict[float, dict[str, ServiceTimes]]
 
 
 def figure_13(effort: Effort) -> Exhibit:
-    effort.say("hammad, Figure 13: GCA and LCA")
+    effort.report("hammad, Figure 13: GCA and LCA")
     blocks = 1 if effort.quick else _BLOCKS
     arrivals = poisson_arrivals([1000.0] * 4, 4000 + 1000 * blocks, VALUES)
     measured = {}

@@ -24,7 +24,7 @@ Measured = dict[tuple[int, str], dict[str, ServiceTimes]]
 
 
 def figure_14(effort: Effort) -> Exhibit:
-    effort.say("hammad, Figure 14: path joins")
+    effort.report("hammad, Figure 14: path joins")
     measured = {
         (step, label): _measure_rates(effort, step, rates) for step in STEPS_MS for label, rates in RATES.items()
     }
@@ -85,12 +85,12 @@ def _claims(measured: Measured) -> list[Claim]:
 
 def _faster_claim(measured: Measured, label: str, fast: str, slow: str) -> Claim:
     won = {step: measured[step, label][fast].mean_us < measured[step, label][slow].mean_us for step in STEPS_MS}
-    told = "; ".join(f"steps of {step} ms: {_format_times(measured[step, label])}" for step in STEPS_MS)
+    times_text = "; ".join(f"steps of {step} ms: {_format_times(measured[step, label])}" for step in STEPS_MS)
     return shape_claim(
         f"hammad.figure14.{label.replace(' ', '-')}",
         f"on a path of four with {label} rates {fast} beats {slow}",
         f"{fast} below {slow}",
-        told,
+        times_text,
         holds=won[SHORT_MS],
         difference=""
         if won[LONG_MS]

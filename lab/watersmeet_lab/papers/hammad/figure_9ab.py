@@ -23,7 +23,7 @@ Measured = dict[int, dict[str, ServiceTimes]]
 
 def figure_9a(effort: Effort) -> Exhibit:
     """Streams of very different rates: from 100 to 1000 per second, evenly spaced."""
-    effort.say("hammad, Figure 9a: two to six streams of different rates")
+    effort.report("hammad, Figure 9a: two to six streams of different rates")
     measured = {
         count: _measure_streams(effort, poisson_arrivals(_rates(count), _rows(effort, _rates(count)), VALUES[count]))
         for count in STREAMS
@@ -41,7 +41,7 @@ def figure_9a(effort: Effort) -> Exhibit:
 
 def figure_9b(effort: Effort) -> Exhibit:
     """Streams of equal rates. The paper takes its stores; so do we, and in the middle of the day."""
-    effort.say("hammad, Figure 9b: two to six streams of equal rates")
+    effort.report("hammad, Figure 9b: two to six streams of equal rates")
     measured = {}
     for count in STREAMS:
         rates = [400.0] * count
@@ -68,7 +68,7 @@ def _rows(effort: Effort, rates: list[float]) -> int:
 
 def _measure_streams(effort: Effort, arrivals: ArrivalSequence) -> dict[str, ServiceTimes]:
     blocks = 1 if effort.quick else _BLOCKS
-    reach = [SECOND_US] * arrivals.streams
+    reach = [SECOND_US] * arrivals.stream_count
     return measure_service_times(
         effort, arrivals, list_kernels(NAMES, SECOND_US, reach), first=len(arrivals) - 1000 * blocks
     )
@@ -118,7 +118,7 @@ def _ratios(measured: Measured, over: str, under: str, quantity: str) -> list[fl
 
 def _different_rate_claims(measured: Measured) -> list[Claim]:
     times, work = _ratios(measured, NLW, MW, "mean_us"), _ratios(measured, NLW, MW, "mean_comparisons")
-    told = "NLW over MW: " + ", ".join(
+    times_text = "NLW over MW: " + ", ".join(
         f"{t:.1f} ({w:.1f} in comparisons) at n = {n}" for t, w, n in zip(times, work, measured, strict=True)
     )
     hashed = _ratios(measured, MW, HW, "mean_us")
@@ -127,7 +127,7 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             "hammad.figure9a.order",
             "MW-join is faster than NLW-join when rates differ",
             "MW below NLW at every number of streams",
-            told,
+            times_text,
             holds=all(ratio > 1 for ratio in times[1:]),
             difference=""
             if times[0] > 1
@@ -138,9 +138,9 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             "hammad.figure9a.ten",
             "MW-join is about ten times as fast as NLW-join when rates differ",
             "more than an order of magnitude",
-            told,
+            times_text,
             holds=all(ratio > 5 for ratio in times),
-            reason=f"of the rows our NLW-join looks at, {max(each[NLW].passed_over for each in measured.values()):.1%} at most are "
+            reason=f"of the rows our NLW-join looks at, {max(each[NLW].out_of_window_share for each in measured.values()):.1%} at most are "
             "outside the window, "
             "because its buffers are in order of time and rows leave at the front; the comparisons MW-join saves are those the order of "
             "its loops "

@@ -31,13 +31,13 @@ class SteadyAndToggled:
         return self.steady.mean_us / self.toggled.mean_us
 
     @property
-    def saved(self) -> float:
+    def comparison_ratio(self) -> float:
         return self.steady.mean_comparisons / self.toggled.mean_comparisons
 
 
 def figure_9c(effort: Effort) -> Exhibit:
-    effort.say("hammad, Figure 9c: a stream that toggles")
-    rows = effort.rows(_ROWS, least=4_000)
+    effort.report("hammad, Figure 9c: a stream that toggles")
+    rows = effort.scale_rows(_ROWS, least=4_000)
     steady, toggled = (
         poisson_arrivals([RATE] * 4, rows, VALUES),
         toggling_arrivals([RATE] * 3, LOW, RATE, EVERY, rows, VALUES),
@@ -75,7 +75,7 @@ def _plot(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> Pl
 
 def _points(each: SteadyAndToggled, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     chosen: ServiceTimes = getattr(each, kind)
-    return chosen.tuples, chosen.us
+    return chosen.tuples, chosen.us_per_tuple
 
 
 def _table(measured: dict[str, SteadyAndToggled]) -> Table:
@@ -102,8 +102,8 @@ def _table(measured: dict[str, SteadyAndToggled]) -> Table:
 
 
 def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> list[Claim]:
-    told = ", ".join(
-        f"{name} {each.gain:.1f} times faster ({each.saved:.1f} times fewer comparisons)"
+    times_text = ", ".join(
+        f"{name} {each.gain:.1f} times faster ({each.comparison_ratio:.1f} times fewer comparisons)"
         for name, each in measured.items()
     )
     gains = {name: each.gain for name, each in measured.items()}
@@ -113,7 +113,7 @@ def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> 
             "hammad.figure9c.mw",
             "MW-join gains most when a stream becomes slow",
             "greatly improved",
-            told,
+            times_text,
             holds=gains[MW] > 1.5 and gains[MW] == max(gains.values()),
             reason="what a tuple costs besides comparisons is most of the service time at these rates",
         ),
@@ -121,7 +121,7 @@ def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> 
             "hammad.figure9c.others",
             "NLW-join and HW-join do not change much",
             "not changed significantly",
-            told,
+            times_text,
             holds=gains[NLW] < gains[MW] and gains[HW] < gains[MW],
             difference=""
             if max(gains[NLW], gains[HW]) < 1.5
@@ -139,8 +139,10 @@ def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> 
 
 def _comparisons_by_phase(each: ServiceTimes, arrivals: ArrivalSequence) -> tuple[float, float]:
     """Mean comparisons of the blocks in which D brings few rows, and of the others."""
-    last = arrivals.streams - 1
-    rows_of_d = np.array([np.count_nonzero(arrivals.stream[int(end) - 1000 : int(end)] == last) for end in each.tuples])
+    last = arrivals.stream_count - 1
+    rows_of_d = np.array(
+        [np.count_nonzero(arrivals.stream_numbers[int(end) - 1000 : int(end)] == last) for end in each.tuples]
+    )
     work = np.array(each.comparisons)
     busy = work[rows_of_d >= 50]
     return float(work[rows_of_d < 50].mean()), float(busy.mean()) if busy.size else float(work.max())

@@ -30,8 +30,8 @@ Measured = dict[int, dict[str, ServiceTimes]]
 def figures_7_and_8(effort: Effort) -> Exhibit:
     measured: Measured = {}
     for ways in WAYS:
-        effort.say(f"hammad, Figures 7 and 8: service times of {ways} streams")
-        arrivals = store_arrivals(ways, effort.rows(_ROWS, least=12_000), _ITEMS, _ROWS_PER_HOUR)
+        effort.report(f"hammad, Figures 7 and 8: service times of {ways} streams")
+        arrivals = store_arrivals(ways, effort.scale_rows(_ROWS, least=12_000), _ITEMS, _ROWS_PER_HOUR)
         measured[ways] = measure_service_times(
             effort, arrivals, list_kernels((NLW, MW, HW, RIPPLE, XJOIN), HOUR_US, [HOUR_US] * ways, _BUCKETS)
         )
@@ -39,7 +39,7 @@ def figures_7_and_8(effort: Effort) -> Exhibit:
         "Figures 7 and 8: against ripple join and XJoin",
         "Two, three and four stores, window 1 hour. The paper's sales are not public; ours are generated: open from 7:30 to 20:00, "
         "busiest at "
-        f"midday, {_ROWS_PER_HOUR:,} sales per hour and store, {_ITEMS:,} items, {effort.rows(_ROWS, least=12_000):,} sales in all. "
+        f"midday, {_ROWS_PER_HOUR:,} sales per hour and store, {_ITEMS:,} items, {effort.scale_rows(_ROWS, least=12_000):,} sales in all. "
         "Kernels called "
         "with blocks of 1,000 tuples on the buffers they hold by then; ripple join and XJoin clean up every 10,000 tuples; hash "
         f"tables of {_BUCKETS} buckets, few enough that scanning a bucket is most of the work (with 128, tried first, XJoin took 1.0, "
@@ -56,7 +56,7 @@ def _plot(number: int, names: tuple[str, ...], measured: Measured) -> Plot:
             f"{ways}-way join",
             "tuples",
             "µs per tuple",
-            tuple(Line(name, each[name].tuples, each[name].us) for name in names),
+            tuple(Line(name, each[name].tuples, each[name].us_per_tuple) for name in names),
         )
         for ways, each in measured.items()
     )
@@ -66,7 +66,7 @@ def _plot(number: int, names: tuple[str, ...], measured: Measured) -> Plot:
 
 def _table(measured: Measured) -> Table:
     rows = tuple(
-        (f"{ways}-way", name, each.mean_us, max(each.us), each.mean_comparisons)
+        (f"{ways}-way", name, each.mean_us, max(each.us_per_tuple), each.mean_comparisons)
         for ways, by_name in measured.items()
         for name, each in by_name.items()
     )
@@ -125,7 +125,7 @@ def _ten_times_claim(measured: Measured) -> Claim:
         "almost ten times",
         ", ".join(f"{ratios[ways]:.2f} times ({work[ways]:.2f} in comparisons) {ways}-way" for ways in ratios),
         holds=all(ratio > 5 for ratio in ratios.values()),
-        reason=f"of the rows our NLW-join looks at, {max(by_name[NLW].passed_over for by_name in measured.values()):.1%} at most are "
+        reason=f"of the rows our NLW-join looks at, {max(by_name[NLW].out_of_window_share for by_name in measured.values()):.1%} at most are "
         "outside the window, "
         "because its buffers are in order of time and rows leave at the front: there is little left for the sweep to save where stores "
         "sell at "

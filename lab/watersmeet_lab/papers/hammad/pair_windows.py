@@ -19,7 +19,7 @@ GCA, LCA = "GCA", "LCA"
 ResultFilter = Callable[[list[Int64s]], NDArray[np.bool_]]
 
 
-def refined_kernel(name: str, pairs_us: Int64s, accept: ResultFilter) -> TimedKernel:
+def refined_kernel(name: str, pairs_us: Int64s, is_result: ResultFilter) -> TimedKernel:
     """MW-join with the largest window (GCA) or with each stream's largest (LCA), or NLW-join with each stream's
     largest; then refined.
     """
@@ -31,7 +31,7 @@ def refined_kernel(name: str, pairs_us: Int64s, accept: ResultFilter) -> TimedKe
     def join(rows: KernelRows) -> WindowJoinResult:
         found = kernel(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach)
         times = [rows.times[start + found.rows[stream]] for stream, start in enumerate(rows.offsets[:-1])]
-        kept = found.rows[:, accept(times)]
+        kept = found.rows[:, is_result(times)]
         return WindowJoinResult(kept, found.counters)
 
     return TimedKernel(join, window_us)
@@ -40,20 +40,20 @@ def refined_kernel(name: str, pairs_us: Int64s, accept: ResultFilter) -> TimedKe
 def within_pairs(pairs_us: Int64s) -> ResultFilter:
     """Every two rows within the window of their pair."""
 
-    def accept(times: list[Int64s]) -> NDArray[np.bool_]:
+    def is_result(times: list[Int64s]) -> NDArray[np.bool_]:
         kept = np.ones(times[0].size, np.bool_)
         for one in range(len(times)):
             for other in range(one):
                 kept &= np.abs(times[one] - times[other]) <= pairs_us[one, other]
         return kept
 
-    return accept
+    return is_result
 
 
 def along_path(steps_us: Int64s) -> ResultFilter:
     """Each row after its neighbour within the step's window, all forwards or all backwards."""
 
-    def accept(times: list[Int64s]) -> NDArray[np.bool_]:
+    def is_result(times: list[Int64s]) -> NDArray[np.bool_]:
         forth, back = np.ones(times[0].size, np.bool_), np.ones(times[0].size, np.bool_)
         for at, step in enumerate(steps_us):
             ahead = times[at + 1] - times[at]
@@ -61,7 +61,7 @@ def along_path(steps_us: Int64s) -> ResultFilter:
             back &= (ahead <= 0) & (-ahead <= step)
         return forth | back
 
-    return accept
+    return is_result
 
 
 def path_pair_windows(steps_us: Int64s) -> Int64s:

@@ -52,7 +52,7 @@ class TimedKernel:
 
     join: Callable[[KernelRows], WindowJoinResult]
     window_us: int
-    cleans_up_every: int | None = None
+    cleanup_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class ServiceTimes:
     """
 
     tuples: tuple[float, ...]
-    us: tuple[float, ...]
+    us_per_tuple: tuple[float, ...]
     comparisons: tuple[float, ...]
-    passed_over: float = 0.0
+    out_of_window_share: float = 0.0
 
     @property
     def mean_us(self) -> float:
-        return float(np.mean(self.us))
+        return float(np.mean(self.us_per_tuple))
 
     @property
     def mean_comparisons(self) -> float:
@@ -149,9 +149,9 @@ def _block_rows(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int, b
     since_us = _buffer_start_us(arrivals, algorithm, start)
     parts: list[Int64s] = []
     sizes, olds = [], []
-    for stream in range(arrivals.streams):
+    for stream in range(arrivals.stream_count):
         old = np.arange(np.searchsorted(arrivals.times, since_us[stream]), start)
-        its_old, its_new = (which[arrivals.stream[which] == stream] for which in (old, new))
+        its_old, its_new = (which[arrivals.stream_numbers[which] == stream] for which in (old, new))
         parts += [its_old, its_new]
         sizes.append(its_old.size + its_new.size)
         olds.append(its_old.size)
@@ -171,9 +171,9 @@ def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: i
     The paper's rule: a row leaves once it is farther than the window from the last row of every other stream, so a slow
     stream keeps rows in all the other buffers.
     """
-    every = algorithm.cleans_up_every
+    every = algorithm.cleanup_rows
     at = start if every is None else start // every * every
-    last_us = [_last_time_us(arrivals, stream, at) for stream in range(arrivals.streams)]
+    last_us = [_last_time_us(arrivals, stream, at) for stream in range(arrivals.stream_count)]
     return [
         min(last for other, last in enumerate(last_us) if other != stream) - algorithm.window_us
         for stream in range(len(last_us))
@@ -182,5 +182,5 @@ def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: i
 
 def _last_time_us(arrivals: ArrivalSequence, stream: int, at: int) -> int:
     """The time of a stream's last row before the given place; before all rows where it has none yet."""
-    behind = np.flatnonzero(arrivals.stream[:at][::-1] == stream)
+    behind = np.flatnonzero(arrivals.stream_numbers[:at][::-1] == stream)
     return int(arrivals.times[at - 1 - behind[0]]) if behind.size else int(arrivals.times[0])

@@ -25,7 +25,7 @@ def figure_4(effort: Effort) -> Exhibit:
     weights = calibrate_structures(effort)
     found = {}
     for name, streams in zip(NAMES, TABLE_3, strict=True):
-        effort.say(f"kang, Figure 4: the {name} workload")
+        effort.report(f"kang, Figure 4: the {name} workload")
         found[name] = _pair_costs(effort, streams, weights)
     rows = tuple(
         (name, pair, 1e3 * estimate, 1e3 * spent, estimate / spent)
@@ -35,7 +35,7 @@ def figure_4(effort: Effort) -> Exhibit:
     columns = ("workload", "pair", "estimated, ms per second", "measured, ms per second", "estimated/measured")
     return Exhibit(
         "Figure 4: the workloads of Table 3, measured",
-        f"Windows and rates of Table 3, {effort.rows(_SECONDS, least=4)} seconds' worth of tuples, CPU time; estimates with our "
+        f"Windows and rates of Table 3, {effort.scale_rows(_SECONDS, least=4)} seconds' worth of tuples, CPU time; estimates with our "
         "calibrated weights.",
         tuple(_winner_claim(name, printed, found[name]) for name, printed in zip(NAMES, WINNERS, strict=True)),
         (Table("figure-4", "Figure 4: CPU per second", columns, rows),),
@@ -44,7 +44,7 @@ def figure_4(effort: Effort) -> Exhibit:
 
 
 def _pair_costs(effort: Effort, streams: TwoStreams, weights: StructureWeights) -> Costs:
-    spent = measure_pairs(effort, streams, PAIRS, effort.rows(_SECONDS, least=4))
+    spent = measure_pairs(effort, streams, PAIRS, effort.scale_rows(_SECONDS, least=4))
     return {pair: (estimate_pair_cost(pair, streams, weights), spent[pair]) for pair in PAIRS}
 
 

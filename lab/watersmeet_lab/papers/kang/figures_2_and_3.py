@@ -18,19 +18,19 @@ from watersmeet_lab.papers.kang.structure_costs import (
 RATES = (0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 750.0, 900.0, 950.0, 980.0, 990.0, 995.0, 998.0, 999.5)
 ROWS = 5000
 _SECONDS = 20
-#: Lines closer than this are taken for equal when winners are told: measurements repeat to a few parts in a hundred.
+#: Lines closer than this are taken for equal when winners are times_text: measurements repeat to a few parts in a hundred.
 _TIE = 0.03
 
 
 def figures_2_and_3(effort: Effort) -> Exhibit:
-    effort.say("kang, Figures 2 and 3: weight factors of our structures")
+    effort.report("kang, Figures 2 and 3: weight factors of our structures")
     weights = calibrate_structures(effort)
     rates = (0.5, 500.0, 999.5) if effort.quick else RATES
     points = {}
     for a_per_s in rates:
-        effort.say(f"kang, Figure 3: eight pairs at λa = {a_per_s:g}")
+        effort.report(f"kang, Figure 3: eight pairs at λa = {a_per_s:g}")
         points[a_per_s] = measure_pairs(
-            effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.rows(_SECONDS, least=4)
+            effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.scale_rows(_SECONDS, least=4)
         )
     ours, theirs = figure_from_points("a_per_s", points), estimate_pair_costs(PAIRS, rates, ROWS, weights)
     return Exhibit(
@@ -38,7 +38,7 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
         f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, of which λa are A's. "
         "Left: the "
         "paper's weights. Middle: the same formulas with our weights, calibrated on this machine. Right: measured, "
-        f"{effort.rows(_SECONDS, least=4)} "
+        f"{effort.scale_rows(_SECONDS, least=4)} "
         "seconds' worth of tuples in one batch, CPU time.",
         tuple(_claims(theirs, ours)),
         (
@@ -76,7 +76,7 @@ def list_winners(figure: FigureLines) -> list[str]:
     """The lowest line at each place, in the order in which they come; a winner by a hair does not end another's run."""
     found: list[str] = []
     for place in range(len(figure.x)):
-        lowest = figure.lowest(place)
+        lowest = figure.lowest_line(place)
         close = {name for name, line in figure.lines if line[place] <= (1 + _TIE) * figure.line(lowest)[place]}
         if not found or found[-1] not in close:
             found.append(lowest)

@@ -22,10 +22,10 @@ Rates = dict[int, dict[str, float]]
 
 
 def figures_5_to_7(effort: Effort) -> Exhibit:
-    effort.say("kang, Figures 5 to 7: output with too little of something")
+    effort.report("kang, Figures 5 to 7: output with too little of something")
     model: Rates = {5: figure_5(), 6: figure_6(), 7: figure_7()}
     ours: Rates = {number: {} for number in PRINTED_RATES}
-    for bar in measure_strategies(effort.rows(_SECONDS, least=20)):
+    for bar in measure_strategies(effort.scale_rows(_SECONDS, least=20)):
         ours[bar.figure][bar.strategy] = bar.measured_per_s
     rows = tuple(
         (f"Figure {n}", name, rate, model[n][name], ours[n][name])

@@ -86,10 +86,10 @@ def _time_plan(text: str, names: list[str], early: list[str], fill: Tables, rest
     measured.
     """
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in fill.items()}
-    under_way = wm.run(text, sources, wm.plan(early=names))
-    under_way.advance(fill)
-    under_way.replan(wm.plan(early=early))
+    run = wm.run(text, sources, wm.plan(early=names))
+    run.advance(fill)
+    run.replan(wm.plan(early=early))
     gc.collect()
     start = time.process_time()
-    under_way.advance(rest, last=True)
+    run.advance(rest, last=True)
     return time.process_time() - start

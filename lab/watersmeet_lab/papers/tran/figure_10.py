@@ -15,7 +15,7 @@ _TIE = 0.1
 
 
 def figure_10(effort: Effort) -> Exhibit:
-    effort.say("tran, Figure 10: every plan for real")
+    effort.report("tran, Figure 10: every plan for real")
     ours = {
         best: measure_plans(effort, AggregationJoin(inputs), _seconds(effort, best))
         for best, inputs in SHOWCASES.items()
@@ -56,7 +56,7 @@ def _settings(best: str) -> str:
 
 
 def _model_winner_claim(best: str, figure: FigureLines) -> Claim:
-    lowest = [figure.lowest(place) for place in range(len(figure.x))]
+    lowest = [figure.lowest_line(place) for place in range(len(figure.x))]
     second = min(line[-1] for name, line in figure.lines if name != best)
     return shape_claim(
         f"tran.figure10.{best.lower()}",

@@ -99,7 +99,7 @@ class AxisPoints:
     selectivities: tuple[float, ...]
     other_rate: float
 
-    def of(self, part: str) -> tuple[float, ...]:
+    def values_of(self, part: str) -> tuple[float, ...]:
         return {"a": self.windows, "b": self.groups, "c": self.rates, "d": self.selectivities}[part]
 
 
@@ -115,7 +115,7 @@ class ModelledMeasurements:
     model: FigureLines
     kernels: FigureLines
 
-    def asked(self, model: FigureLines) -> Iterator[tuple[str, str, bool]]:
+    def compare_rankings(self, model: FigureLines) -> Iterator[tuple[str, str, bool]]:
         """All two plans that differ, here and in a model, and whether both rank them alike; the one that is slower here
         comes first.
         """
@@ -126,22 +126,22 @@ class ModelledMeasurements:
                 if here > 1 + _TIE and abs(there - 1) > _SAME:
                     yield one, other, there > 1
 
-    def agreement(self, model: FigureLines) -> tuple[int, int]:
+    def count_agreements(self, model: FigureLines) -> tuple[int, int]:
         """How many of those are ranked alike, and how many there are."""
-        found = [alike for _, _, alike in self.asked(model)]
+        found = [alike for _, _, alike in self.compare_rankings(model)]
         return sum(found), len(found)
 
 
-def measure_parts(effort: Effort, number: int, inputs: Inputs, places: AxisPoints) -> dict[str, ModelledMeasurements]:
+def measure_parts(effort: Effort, number: int, inputs: Inputs, points: AxisPoints) -> dict[str, ModelledMeasurements]:
     """All parts of a figure."""
     found = {}
     small = tuple(replace(each, window_rows=each.window_rows / 10) for each in inputs) if effort.quick else inputs
     for part in PARTS[:1] if effort.quick else PARTS:
-        effort.say(f"tran, Figure {number}{part}: every plan for real")
+        effort.report(f"tran, Figure {number}{part}: every plan for real")
         found[part] = measure_and_model(
             effort,
-            effort.some(places.of(part)),
-            partial(_vary_inputs, part, small, other_rate=places.other_rate),
+            effort.choose_points(points.values_of(part)),
+            partial(_vary_inputs, part, small, other_rate=points.other_rate),
         )
     return found
 
@@ -158,12 +158,12 @@ def measure_and_model(
 
 
 def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasurements]) -> Claim:
-    counts = {part: each.agreement(each.model) for part, each in parts.items()}
+    counts = {part: each.count_agreements(each.model) for part, each in parts.items()}
     alike, asked = _sum_agreements(counts.values())
-    by_ours = _sum_agreements(each.agreement(each.kernels) for each in parts.values())
+    by_ours = _sum_agreements(each.count_agreements(each.kernels) for each in parts.values())
     share = alike / asked if asked else 1.0
     wrong = Counter(
-        (slow, fast) for each in parts.values() for slow, fast, right in each.asked(each.model) if not right
+        (slow, fast) for each in parts.values() for slow, fast, right in each.compare_rankings(each.model) if not right
     )
     mostly = ", ".join(f"{slow} is slower than {fast} ({count} times)" for (slow, fast), count in wrong.most_common(3))
     return shape_claim(

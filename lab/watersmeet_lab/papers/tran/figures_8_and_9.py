@@ -63,7 +63,7 @@ def early_aggregation_gain(inputs: int) -> float:
 
 def _claims(number: int, parts: ModelParts) -> list[Claim]:
     figure = parts["a"]
-    lowest = {figure.lowest(place) for place in range(len(figure.x))}
+    lowest = {figure.lowest_line(place) for place in range(len(figure.x))}
     all_early = plan_name({0, 1, 2}, 3)
     return [
         shape_claim(
@@ -72,7 +72,7 @@ def _claims(number: int, parts: ModelParts) -> list[Claim]:
             all_early,
             f"{', '.join(sorted(lowest))} over all w1; LAP {figure.line('LAP')[-1] / figure.line(all_early)[-1]:.0f} times as dear at w1 "
             "= 300",
-            holds=figure.lowest(len(figure.x) - 1) == all_early,
+            holds=figure.lowest_line(len(figure.x) - 1) == all_early,
         ),
         shape_claim(
             f"tran.figure{number}.trends",

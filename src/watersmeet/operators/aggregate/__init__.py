@@ -1,1 +1,1 @@
-"""Aggregation-join queries: aggregation sets over window joins, kept up by increments and decrements."""
+"""Aggregation over window joins: aggregation sets that are maintained by increments and decrements."""

@@ -1,6 +1,4 @@
-"""What is carried of an input's rows: each distinct combination of values has a number, and so has each combination of
-its group keys.
-"""
+"""Carried attributes of an input: numbers for distinct combinations of values, and for combinations of group keys."""
 
 from __future__ import annotations
 
@@ -27,21 +25,24 @@ class ValueColumns:
         self._parts = [[] for _ in self.types]
 
     def append(self, columns: list[pa.Array]) -> None:
+        """Append one array per attribute."""
         for parts, column in zip(self._parts, columns, strict=True):
             parts.append(column)
 
     def column(self, place: int) -> pa.Array:
+        """Return all values of one attribute as one array."""
         parts = self._parts[place]
         if len(parts) != 1:
             self._parts[place] = parts = [pa.concat_arrays(parts) if parts else pa.nulls(0, self.types[place])]
         return parts[0]
 
     def take(self, place: int, numbers: Int64s) -> pa.Array:
+        """Return the values of one attribute at these numbers."""
         return self.column(place).take(pa.array(numbers))
 
 
 class Attributes:
-    """The carried attributes of one input: numbers of their combinations, and back."""
+    """Carried attributes of one input: numbers of value combinations, and the values of each number."""
 
     def __init__(self, carried: CarriedAttributes):
         types = tuple(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in carried.types)
@@ -58,15 +59,16 @@ class Attributes:
 
     @property
     def words(self) -> Int64s:
+        """Code words of the combinations, by number."""
         return self._numbers.words
 
     def restore(self, words: Int64s, columns: list[pa.Array]) -> None:
-        """Everything as it was when these words were the combinations known, in their order."""
+        """Restore the combinations from their words and values, in the order of their numbers."""
         if words.shape[0]:
             self._add_combinations(columns, words, self._numbers.intern(words), 0)
 
     def number_rows(self, columns: list[pa.Array], rows: int) -> Int64s:
-        """The number of each row's combination of values."""
+        """Return the number of each row's combination of values."""
         columns = [decode_dictionary(column) for column in columns]
         words = np.zeros((rows, len(columns) + 1), np.int64)
         for place, (coder, column) in enumerate(zip(self.coders, columns, strict=True)):
@@ -74,25 +76,25 @@ class Attributes:
             if column.null_count:
                 words[:, -1] |= np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.int64) << place
         before = len(self)
-        found = self._numbers.intern(words)
+        numbers = self._numbers.intern(words)
         if len(self) > before:
-            self._add_combinations(columns, words, found, before)
-        return found
+            self._add_combinations(columns, words, numbers, before)
+        return numbers
 
     def groups(self, numbers: Int64s) -> Int64s:
-        """The number of the group keys in each combination."""
+        """Return the number of the group keys in each combination."""
         return self._group_of[numbers]
 
     def examples(self, groups: Int64s) -> Int64s:
-        """A combination with each of these group keys."""
+        """Return one combination with each of these group keys."""
         return self._example_of[groups]
 
     def group_values(self, place: int, groups: Int64s) -> pa.Array:
-        """The values of one group key, by numbers of groups."""
+        """Return the values of one group key, by group number."""
         return self.values.take(place, self._example_of[groups])
 
     def _add_combinations(self, columns: list[pa.Array], words: Int64s, found: Int64s, before: int) -> None:
-        """The values of new combinations, from the first row that has each."""
+        """Store the values of new combinations, each from the first row that has it."""
         fresh = np.flatnonzero(found >= before)
         _, at = np.unique(found[fresh], return_index=True)
         first = fresh[at]

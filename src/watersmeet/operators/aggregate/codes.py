@@ -1,8 +1,7 @@
-"""Values of any type as exact int64 codes: equal codes mean equal values, so nothing after this has to look at values
-again.
+"""Exact int64 codes for values of any type: equal codes mean equal values, so later stages never compare values.
 
-Where a type fits into 64 bits the code is in the value. Otherwise values are numbered as they come, and the numbers are
-state.
+If a type fits into 64 bits, the code is computed from the value. Otherwise values are numbered in order of appearance,
+and the numbers are part of the state. `Interner` numbers rows of several codes in the same way.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.keys import encode_keys, has_exact_codes
 from watersmeet.operators.window_join.join_predicates import encode_ordered, is_orderable
 
+Int64s = NDArray[np.int64]
+
 
 class Interner:
     """Numbers rows of `width` words: 0, 1, 2, … in order of first appearance."""
@@ -32,10 +33,11 @@ class Interner:
 
     @property
     def words(self) -> Int64s:
-        """The rows known so far, by number."""
+        """Known rows, by number."""
         return self._known[: self.used]
 
     def intern(self, words: Int64s) -> Int64s:
+        """Return the number of each row; new rows get the next numbers."""
         self._reserve(self.used + words.shape[0])
         found, self.used = intern_words(np.ascontiguousarray(words), self._slots, self._known, self.used)
         return found
@@ -50,9 +52,6 @@ class Interner:
             rehash_words(self._known, self.used, self._slots)
 
 
-Int64s = NDArray[np.int64]
-
-
 @dataclass
 class ValueNumbering:
     """Values of a type that does not fit a code, numbered in order of appearance."""
@@ -62,20 +61,21 @@ class ValueNumbering:
     _values: pa.Array | None = None
 
     def encode(self, values: pa.Array) -> Int64s:
-        """The number of each value; values are not null."""
+        """Return the number of each value. Values are not null."""
         encoded = values.dictionary_encode()
         numbers = [self.known.setdefault(value, len(self.known)) for value in encoded.dictionary.to_pylist()]
         return np.array(numbers, np.int64)[encoded.indices.to_numpy()] if numbers else np.empty(0, np.int64)
 
     @property
     def values(self) -> pa.Array:
+        """Known values, by number."""
         if self._values is None or len(self._values) != len(self.known):
             self._values = pa.array(list(self.known), self.type)
         return self._values
 
     @property
     def ranks(self) -> Int64s:
-        """The place of each number's value among all. Two values never change their order, so neither do their places."""
+        """Rank of each number's value among all values. Two values never change their relative order."""
         order = pc.sort_indices(self.values).to_numpy()
         ranks = np.empty(order.size, np.int64)
         ranks[order] = np.arange(order.size)
@@ -84,18 +84,20 @@ class ValueNumbering:
 
 @dataclass
 class ValueCodes:
-    """Codes of one attribute's values: for equality, nulls as zero."""
+    """Codes of one attribute's values for equality. Nulls become zero."""
 
     type: pa.DataType
     numbering: ValueNumbering | None = None
 
     @classmethod
     def for_type(cls, kind: pa.DataType) -> ValueCodes:
+        """Return an encoder for values of this type."""
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         exact = pa.types.is_null(plain) or has_exact_codes(plain)
         return cls(plain, None if exact else ValueNumbering(plain))
 
     def encode(self, values: pa.Array) -> Int64s:
+        """Return the code of each value."""
         return _encode_present(
             decode_dictionary(values), encode_keys if self.numbering is None else self.numbering.encode
         )
@@ -103,27 +105,29 @@ class ValueCodes:
 
 @dataclass
 class OrderCodes:
-    """Codes of one attribute's values that tell the order as well; nulls as zero. Codes can be turned back into values."""
+    """Codes of one attribute's values that also give their order and can be decoded. Nulls become zero."""
 
     type: pa.DataType
     numbering: ValueNumbering | None = None
 
     @classmethod
     def for_type(cls, kind: pa.DataType) -> OrderCodes:
+        """Return an encoder for values of this type."""
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         return cls(plain, None if pa.types.is_null(plain) or is_orderable(plain) else ValueNumbering(plain))
 
     def encode(self, values: pa.Array) -> Int64s:
+        """Return the code of each value."""
         return _encode_present(
             decode_dictionary(values), encode_ordered if self.numbering is None else self.numbering.encode
         )
 
     def rank(self, codes: Int64s) -> Int64s:
-        """Numbers that compare as the values do, as of now."""
+        """Return numbers that compare as the values known so far do."""
         return codes if self.numbering is None or not codes.size else self.numbering.ranks[codes]
 
     def decode(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
-        """The values of codes, null where they are missing."""
+        """Return the values of codes, null where they are missing."""
         if pa.types.is_null(self.type):
             return pa.nulls(codes.size)
         if self.numbering is not None:
@@ -132,8 +136,9 @@ class OrderCodes:
 
 
 def combine_row_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
-    """A code per row out of its values, nulls among them: rows of equal values have equal codes, wherever and whenever
-    they are asked for.
+    """Return one code per row, computed from its values and nulls.
+
+    Rows with equal values have equal codes in every process and every batch.
 
     >>> one, other, again = combine_row_codes([pa.array([1, None, 1]), pa.array(["x", "x", "x"])], 3).tolist()
     >>> one == again, one == other
@@ -148,7 +153,7 @@ def combine_row_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
 
 
 def decode_dictionary(values: pa.Array) -> pa.Array:
-    """Dictionary-encoded values as what they encode."""
+    """Return dictionary-encoded values as plain values."""
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 

@@ -1,8 +1,7 @@
-"""Forgetting values that nothing refers to any more, so that state is the size of the windows and not of the history.
+"""Compaction: drop values that nothing refers to, so that state has the size of the windows and not of the history.
 
-Values, groups and heap nodes are numbered as they come. When most numbers belong to rows and groups that are gone, the
-live ones are numbered anew, everything that refers to them is rewritten, and the tables are made again from the
-windows.
+Values, groups and heap nodes are numbered in order of appearance. When most numbers belong to expired rows and groups,
+the live ones get new numbers. Everything that refers to them is rewritten, and the tables are rebuilt from the windows.
 """
 
 from __future__ import annotations
@@ -23,60 +22,58 @@ from watersmeet.operators.aggregate.window_rows import AggregatePane, merge_to_l
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-#: Numbers in use may outnumber what is live by so many before they are given anew.
+#: Compact when used numbers exceed live ones by more than this.
 MAX_GARBAGE = 1 << 16
 
 
 def needs_compaction(state: AggregateState) -> bool:
-    """Whether most of what is remembered is of rows and groups that are gone."""
+    """Return whether most numbers belong to expired rows and groups."""
     result = state.result
     coders: list[ValueCodes | OrderCodes] = [*state.classes, *result.order_codes, *result.spanning_codes]
-    remembered = [len(side.attributes) for side in state.inputs] + [result.group_numbering.used]
-    remembered += [extremes.nodes.used for extremes in result.extremes.values()]
-    remembered += [len(coder.numbering.known) for coder in coders if coder.numbering is not None]
+    numbered = [len(input_state.attributes) for input_state in state.inputs] + [result.group_numbering.used]
+    numbered += [extremes.nodes.used for extremes in result.extremes.values()]
+    numbered += [len(coder.numbering.known) for coder in coders if coder.numbering is not None]
     live = state.rows + int(np.count_nonzero(result.columns.ints[: result.group_numbering.used, 0]))
-    return max(remembered) > MAX_GARBAGE and max(remembered) > 4 * live + MAX_GARBAGE
+    return max(numbered) > MAX_GARBAGE and max(numbered) > 4 * live + MAX_GARBAGE
 
 
 def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateState:
-    """The same state, with nothing in it that is not live."""
+    """Return the same state without anything that is not live."""
     fresh = empty_state(config)
     live = _find_live_groups(state.result)
     groups_of = _renumber_attributes(state, fresh, live)
     _renumber_keys(state, fresh)
     codes_of = _renumber_extremes(state, fresh)
     _move_result(state.result, fresh.result, live, groups_of, codes_of)
-    for side, new in zip(state.inputs, fresh.inputs, strict=True):
-        new.rows, new.waiting, new.counter = side.rows, side.waiting, side.counter
+    for input_state, new in zip(state.inputs, fresh.inputs, strict=True):
+        new.rows, new.waiting, new.counter = input_state.rows, input_state.waiting, input_state.counter
         new.panes = (
-            merge_to_limit([AggregatePane(len(side.rows))]) if side.counter is None else []
-        )  # numbers of values have changed in all of them
+            merge_to_limit([AggregatePane(len(input_state.rows))]) if input_state.counter is None else []
+        )  # the numbers of values changed in every pane
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
     return rebuild_tables(config, fresh)
 
 
 def _find_live_groups(result: ResultSet) -> Int64s:
-    """Groups that have rows, that were shown with rows, or that changed since."""
+    """Return the groups that have rows, were last shown with rows, or changed since."""
     used, columns = result.group_numbering.used, result.columns
     return np.flatnonzero((columns.ints[:used, 0] != 0) | (columns.shown_ints[:used, 0] != 0) | columns.is_dirty[:used])
 
 
 def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int64s) -> list[Int64s]:
-    """New numbers of combinations, in the rows; returns, by input, the new number of every old combination of group
-    keys.
-    """
+    """Renumber combinations in the rows; return, by input, the new number of every old combination of group keys."""
     groups_of = []
     words = state.result.group_numbering.words[live]
-    for number, (side, new) in enumerate(zip(state.inputs, fresh.inputs, strict=True)):
-        old = side.attributes
+    for number, (input_state, new) in enumerate(zip(state.inputs, fresh.inputs, strict=True)):
+        old = input_state.attributes
         groups = (
             words[:, state.result.grouping_inputs.index(number)]
             if number in state.result.grouping_inputs
             else np.empty(0, np.int64)
         )
-        kept = np.unique(np.concatenate([side.rows.carried, old.examples(groups)]))
+        kept = np.unique(np.concatenate([input_state.rows.carried, old.examples(groups)]))
         numbers = _copy_combinations(old, new.attributes, kept)
-        side.rows = replace(side.rows, carried=numbers[np.searchsorted(kept, side.rows.carried)])
+        input_state.rows = replace(input_state.rows, carried=numbers[np.searchsorted(kept, input_state.rows.carried)])
         moved = np.full(max(len(old), 1), -1, np.int64)
         moved[old.groups(kept)] = new.attributes.groups(numbers)
         groups_of.append(moved)
@@ -91,16 +88,14 @@ def _copy_combinations(old: Attributes, new: Attributes, kept: Int64s) -> Int64s
 def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
     for key_class, (old, new) in enumerate(zip(state.classes, fresh.classes, strict=True)):
         if old.numbering is not None:
-            kept = np.unique(np.concatenate([side.rows.words[:, key_class] for side in state.inputs]))
+            kept = np.unique(np.concatenate([input_state.rows.words[:, key_class] for input_state in state.inputs]))
             new.numbering = _keep_values(old.numbering, kept)
-            for side in state.inputs:
-                side.rows.words[:, key_class] = np.searchsorted(kept, side.rows.words[:, key_class])
+            for input_state in state.inputs:
+                input_state.rows.words[:, key_class] = np.searchsorted(kept, input_state.rows.words[:, key_class])
 
 
 def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int, Int64s]:
-    """New codes of what MIN and MAX look at, in the rows; returns the old codes that were kept, by extreme, in their
-    new order.
-    """
+    """Renumber the arguments of MIN and MAX in the rows; return, by extreme, the old codes that stay, in new order."""
     codes_of: dict[int, Int64s] = {}
     for place, (old, new) in enumerate(zip(state.result.order_codes, fresh.result.order_codes, strict=True)):
         if old.numbering is None:
@@ -110,10 +105,12 @@ def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int
             for aggregate, each in state.result.extremes.items()
             if state.result.extreme_of_aggregate[aggregate] == place
         ]
-        kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.inputs)]))
+        kept = np.unique(
+            np.concatenate([*held, *(input_state.rows.extremes[:, place] for input_state in state.inputs)])
+        )
         new.numbering = _keep_values(old.numbering, kept[kept < len(old.numbering.known)])
-        for side in state.inputs:
-            side.rows.extremes[:, place] = np.searchsorted(kept, side.rows.extremes[:, place])
+        for input_state in state.inputs:
+            input_state.rows.extremes[:, place] = np.searchsorted(kept, input_state.rows.extremes[:, place])
         codes_of[place] = kept
     return codes_of
 

@@ -1,5 +1,8 @@
-"""What an aggregation over a join does, as a frozen value: the join, what is carried of each input, what is summed,
-what is shown.
+"""Configuration of an aggregation over a join, as a frozen value.
+
+It holds the join, the attributes carried per input, the measures that are summed, and the outputs of a group.
+`GroupOutputs` rewrites outputs and HAVING over the columns of a group's row. `MeasureLayout` places each measure's
+numbers among the columns of its owner's rows and among the columns of the result.
 """
 
 from __future__ import annotations
@@ -24,11 +27,13 @@ from watersmeet.sql.type_inference import type_of
 
 AS_OF = "as_of"
 AS_OF_TYPE = pa.timestamp("us", "UTC")
+#: Alias of a group's keys and aggregates in its row. No source can have this name.
+GROUP = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtremeArgument:
-    """The argument of MIN and MAX; `owner` as for a measure."""
+    """Argument of MIN and MAX; `owner` has the same meaning as for a measure."""
 
     arg: Expr
     owner: int | None
@@ -37,8 +42,9 @@ class ExtremeArgument:
 
 @dataclass(frozen=True, slots=True)
 class CarriedAttributes:
-    """What is kept of an input's rows besides keys and measures: its own group keys first, then whatever is read of
-    single results.
+    """Attributes kept of an input's rows besides keys and measures.
+
+    The input's own group keys come first, then the columns that are read from single results.
     """
 
     attributes: tuple[Expr, ...]
@@ -51,8 +57,18 @@ class CarriedAttributes:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupOutputs:
+    """Outputs and HAVING over the columns `key 0, key 1, …` and `aggregate 0, …` of a group's row."""
+
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[Output, ...]
+    having: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateConfig:
-    """Everything a step needs that is not data."""
+    """Everything that a step needs besides data."""
 
     join: JoinConfig
     carried: tuple[CarriedAttributes, ...]  # by input
@@ -63,11 +79,11 @@ class AggregateConfig:
     extremes: tuple[ExtremeArgument, ...]
     group_outputs: GroupOutputs
     result: pa.Schema
-    later_by_us: tuple[tuple[int, ...], ...] | None  # what pair constraints say of the times of a result
+    later_by_us: tuple[tuple[int, ...], ...] | None  # bounds of pair constraints on the times of a result
     early: frozenset[int]
     every_us: int | None
     every_row: bool
-    partial: bool = False  # whether evaluations show sums for others to add up (`aggregate.partials`), not rows
+    partial: bool = False  # whether evaluations emit partial sums (`aggregate.merging`) instead of rows
 
     @property
     def plan(self) -> Plan:
@@ -90,14 +106,38 @@ class AggregateConfig:
         return last_instant_us([] if self.every_us is None else [each.window for each in self.inputs], largest_us)
 
     def key_owner(self, key: Expr) -> int:
-        """The input a group key reads."""
+        """Return the input that a group key reads."""
         return next(
             number for number, carried in enumerate(self.carried) if key in carried.attributes[: carried.group_keys]
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnOffsets:
+    """First column of each kind: integers, approximations, pairs of doubles."""
+
+    ints: int
+    approx: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureLayout:
+    """Column offsets of the measures.
+
+    Measure m starts at `in_row[m]` among its owner's columns and at `in_result[m]` among all columns. Widths cover the
+    widest input.
+    """
+
+    in_row: tuple[ColumnOffsets, ...]
+    in_result: tuple[ColumnOffsets, ...]
+    row_widths: ColumnOffsets
+    result_widths: ColumnOffsets
+    columns: AggregationColumns
+
+
 def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: bool = False) -> AggregateConfig:
-    """The aggregation that answers a query by a plan; a plan that cannot is refused with the reason."""
+    """Build the aggregation that answers a query under a plan; refuse a plan that cannot run, with the reason."""
     plan = plan or Plan()
     _refuse_foreign_knobs(plan)
     _refuse_as_of(bound)
@@ -132,8 +172,41 @@ def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every
     )
 
 
+def build_group_outputs(bound: BoundQuery) -> GroupOutputs:
+    """Return the outputs of an aggregation query, with every key and every aggregate replaced by its column."""
+    written = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]
+    aggregates = tuple(dict.fromkeys(node for expr in written for node in walk(expr) if isinstance(node, Aggregate)))
+    columns: dict[Expr, Expr] = {key: Column(key_name(number), GROUP) for number, key in enumerate(bound.group_by)}
+    columns |= {aggregate: Column(aggregate_name(number), GROUP) for number, aggregate in enumerate(aggregates)}
+    return GroupOutputs(
+        keys=bound.group_by,
+        aggregates=aggregates,
+        outputs=tuple(Output(output.name, _replace_by_columns(output.expr, columns)) for output in bound.outputs),
+        having=None if bound.having is None else _replace_by_columns(bound.having, columns),
+    )
+
+
+def build_layout(config: AggregateConfig) -> MeasureLayout:
+    """Assign columns to the measures of an aggregation."""
+    taken = {number: ColumnOffsets(0, 0, 0) for number in [None, *range(len(config.join.inputs))]}
+    total = ColumnOffsets(0, 0, 0)
+    in_row, in_result = [], []
+    for measure in config.measures:
+        in_row.append(taken[measure.owner])
+        in_result.append(total)
+        taken[measure.owner] = _advance_offsets(
+            taken[measure.owner], measure.kind.ints, measure.kind.approx, measure.kind.pairs
+        )
+        total = _advance_offsets(total, measure.kind.ints, measure.kind.approx, measure.kind.pairs)
+    owned = [place for owner, place in taken.items() if owner is not None]
+    widths = ColumnOffsets(
+        max(each.ints for each in owned), max(each.approx for each in owned), max(each.pairs for each in owned)
+    )
+    return MeasureLayout(tuple(in_row), tuple(in_result), widths, total, _build_kernel_columns(config, in_row))
+
+
 def resolve_early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
-    """The inputs a plan aggregates early; refuses those that cannot be."""
+    """Return the inputs that a plan aggregates early; refuse those that cannot be."""
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     found = set()
     for alias in plan.early:
@@ -152,27 +225,27 @@ def resolve_early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
 
 
 def early_refusal_reason(bound: BoundQuery, number: int) -> str | None:
-    """Why an input cannot be aggregated before the join; None when it can.
+    """Return why an input cannot be aggregated before the join; None if it can.
 
-    Rows that are aggregated lose their times. Whatever else the join reads of a row becomes part of its group, so
-    nothing else forbids it.
+    Aggregated rows lose their times. Everything else that the join reads of a row becomes part of its group, so there
+    is no other restriction.
+
     """
     source = bound.sources[number]
     if not source.is_stream or len(bound.streams) < 2:
         return None
     if bound.query.all_pairs_us is not None:
-        return "WINDOW bounds the times of all rows of a result, and aggregated rows have no times of their own"
+        return "WINDOW bounds the times of all rows of a result, and aggregated rows have no times"
     for pair in bound.query.pairs:
         if source.alias in (pair.first, pair.second):
             word = "DWINDOW" if pair.directed else "WINDOW"
-            return f"{word} ({pair.first}, {pair.second}) compares the times of single rows, and aggregated rows have none of their own"
+            bounded = f"{word} ({pair.first}, {pair.second})"
+            return f"{bounded} compares the times of single rows, and aggregated rows have no times"
     return None
 
 
 def compute_pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
-    """By how much a row of the second input may be later than one of the first, as pair constraints have it; None when
-    there are none.
-    """
+    """Return by how much a row of input j may be later than one of input i; None without pair constraints."""
     if bound.query.all_pairs_us is None and not bound.query.pairs:
         return None
     number = {source.alias: i for i, source in enumerate(bound.sources)}
@@ -184,6 +257,22 @@ def compute_pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | N
         bounds[first][second] = min(bounds[first][second], pair.length_us)
         bounds[second][first] = min(bounds[second][first], 0 if pair.directed else pair.length_us)
     return tuple(tuple(row) for row in bounds)
+
+
+def build_join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+    """Return the join below the aggregation. It outputs every column that the aggregation reads."""
+    read = [*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None)]
+    columns = dict.fromkeys(column for expr in read for column in columns_of(expr))
+    outputs = tuple(Output(f"{column.source}.{column.name}", column) for column in columns)
+    return replace(bound, outputs=outputs, group_by=(), having=None)
+
+
+def key_name(number: int) -> str:
+    return f"key {number}"
+
+
+def aggregate_name(number: int) -> str:
+    return f"aggregate {number}"
 
 
 def _refuse_foreign_knobs(plan: Plan) -> None:
@@ -199,26 +288,21 @@ def _refuse_foreign_knobs(plan: Plan) -> None:
 def _refuse_as_of(bound: BoundQuery) -> None:
     if any(output.name == AS_OF for output in bound.outputs):
         raise QueryError(
-            f'an output column is called "{AS_OF}", which is the column of evaluation instants',
+            f'an output column is named "{AS_OF}", the name of the column of evaluation instants',
             hint="give it another alias",
         )
 
 
-def build_join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
-    """The join below the aggregation: it gives every column the aggregation reads."""
-    read = [*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None)]
-    columns = dict.fromkeys(column for expr in read for column in columns_of(expr))
-    outputs = tuple(Output(f"{column.source}.{column.name}", column) for column in columns)
-    return replace(bound, outputs=outputs, group_by=(), having=None)
-
-
 def _list_row_expressions(shown: GroupOutputs) -> tuple[Expr, ...]:
-    """Group keys and arguments of aggregates. Those that read one source are evaluated row by row, before the join."""
+    """Return group keys and arguments of aggregates.
+
+    Those that read one source are evaluated per row, before the join.
+    """
     return (*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None))
 
 
 def _build_measures(bound: BoundQuery, join: JoinConfig, arguments: list[Aggregate]) -> tuple[Measure, ...]:
-    """One measure per argument that is counted or summed; a sum counts as well."""
+    """Return one measure per argument that is counted or summed. A sum also counts."""
     summed = [aggregate for aggregate in arguments if aggregate.function in ("SUM", "AVG")]
     counted = [aggregate for aggregate in arguments if aggregate.function == "COUNT"]
     found: dict[Expr, Measure] = {}
@@ -241,7 +325,7 @@ def _require_arg(aggregate: Aggregate) -> Expr:
 
 
 def _find_owner(join: JoinConfig, arg: Expr) -> int | None:
-    """The input an argument reads; a constant belongs to the first stream."""
+    """Return the input that an argument reads. A constant belongs to the first stream."""
     read = sources_of(arg)
     if not read:
         return join.stream_numbers[0]
@@ -264,16 +348,16 @@ def _find_carried_attributes(
 
 
 def _build_result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
-    """Types as they come out of the evaluation of no rows; keys and aggregates have the types of what they stand for."""
+    """Return the result schema, with types from evaluating the outputs on no rows."""
     types = {key_name(i): _value_type(type_of(key, bound.sources)) for i, key in enumerate(shown.keys)}
     types |= {aggregate_name(i): type_of(each, bound.sources) for i, each in enumerate(shown.aggregates)}
 
-    def nothing(column: Column) -> pa.Array:
+    def no_rows(column: Column) -> pa.Array:
         if column.source != GROUP:
             raise InternalError(f'column "{column.name}" is not of the group')
         return pa.nulls(0, types[column.name])
 
-    fields = [(output.name, evaluate(output.expr, nothing, 0).type) for output in shown.outputs]
+    fields = [(output.name, evaluate(output.expr, no_rows, 0).type) for output in shown.outputs]
     return pa.schema([*fields, (AS_OF, AS_OF_TYPE)])
 
 
@@ -281,44 +365,8 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-#: The alias under which a group's keys and aggregates stand in its row; no source can be called so.
-GROUP = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOutputs:
-    """Outputs and HAVING over the columns `key 0, key 1, …` and `aggregate 0, …` of a group's row."""
-
-    keys: tuple[Expr, ...]
-    aggregates: tuple[Aggregate, ...]
-    outputs: tuple[Output, ...]
-    having: Expr | None
-
-
-def build_group_outputs(bound: BoundQuery) -> GroupOutputs:
-    """The outputs of an aggregation query, with every key and every aggregate replaced by its column."""
-    written = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]
-    aggregates = tuple(dict.fromkeys(node for expr in written for node in walk(expr) if isinstance(node, Aggregate)))
-    columns: dict[Expr, Expr] = {key: Column(key_name(number), GROUP) for number, key in enumerate(bound.group_by)}
-    columns |= {aggregate: Column(aggregate_name(number), GROUP) for number, aggregate in enumerate(aggregates)}
-    return GroupOutputs(
-        keys=bound.group_by,
-        aggregates=aggregates,
-        outputs=tuple(Output(output.name, _replace_by_columns(output.expr, columns)) for output in bound.outputs),
-        having=None if bound.having is None else _replace_by_columns(bound.having, columns),
-    )
-
-
-def key_name(number: int) -> str:
-    return f"key {number}"
-
-
-def aggregate_name(number: int) -> str:
-    return f"aggregate {number}"
-
-
 def _replace_by_columns(expr: Expr, columns: dict[Expr, Expr]) -> Expr:
-    """From the outside in: a key may be an expression whose parts are keys themselves."""
+    """Replace subexpressions from the outside in: a key may be an expression whose parts are keys themselves."""
     if expr in columns:
         return columns[expr]
     changed = {
@@ -333,46 +381,6 @@ def _replace_inside(value: Any, columns: dict[Expr, Expr]) -> Any:
     if isinstance(value, tuple):
         return tuple(_replace_inside(part, columns) for part in value)
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnOffsets:
-    """First column of each sort."""
-
-    ints: int
-    approx: int
-    pairs: int
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureLayout:
-    """`in_row[m]` is where measure m stands among its owner's columns, `in_result[m]` where among all; widths cover the
-    widest input.
-    """
-
-    in_row: tuple[ColumnOffsets, ...]
-    in_result: tuple[ColumnOffsets, ...]
-    row_widths: ColumnOffsets
-    result_widths: ColumnOffsets
-    columns: AggregationColumns
-
-
-def build_layout(config: AggregateConfig) -> MeasureLayout:
-    taken = {number: ColumnOffsets(0, 0, 0) for number in [None, *range(len(config.join.inputs))]}
-    total = ColumnOffsets(0, 0, 0)
-    in_row, in_result = [], []
-    for measure in config.measures:
-        in_row.append(taken[measure.owner])
-        in_result.append(total)
-        taken[measure.owner] = _advance_offsets(
-            taken[measure.owner], measure.kind.ints, measure.kind.approx, measure.kind.pairs
-        )
-        total = _advance_offsets(total, measure.kind.ints, measure.kind.approx, measure.kind.pairs)
-    owned = [place for owner, place in taken.items() if owner is not None]
-    widths = ColumnOffsets(
-        max(each.ints for each in owned), max(each.approx for each in owned), max(each.pairs for each in owned)
-    )
-    return MeasureLayout(tuple(in_row), tuple(in_result), widths, total, _build_kernel_columns(config, in_row))
 
 
 def _advance_offsets(place: ColumnOffsets, ints: int, approx: int, pairs: int) -> ColumnOffsets:

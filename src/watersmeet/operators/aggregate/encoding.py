@@ -1,6 +1,4 @@
-"""From rows as they come to rows as the kernels read them: selected, keys and attributes as codes, arguments as
-numbers, ends set.
-"""
+"""Encoding of input rows for the kernels: select rows, encode keys and attributes, convert arguments, set row ends."""
 
 from __future__ import annotations
 
@@ -35,9 +33,9 @@ def encode_rows(
     attributes: Attributes,
     orders: list[OrderCodes],
 ) -> WindowRows:
-    """Encode the rows that can be part of a result. A row with a NULL in a key or in a compared value meets nothing.
+    """Encode the rows that can contribute to a result. A row with a NULL key or a NULL compared value matches nothing.
 
-    Keys, arguments and group keys are evaluated on every row that passes the source's own predicates and on no other.
+    Keys, arguments and group keys are evaluated on the rows that pass the source's own predicates, and on no others.
     """
     source = config.join.inputs[number]
     value, chosen = _select_rows(config, number, released)
@@ -74,7 +72,7 @@ def encode_rows(
 
 
 def _select_rows(config: AggregateConfig, number: int, released: ReleasedRows) -> tuple[Evaluate, Int64s]:
-    """Return the values of expressions over the rows that can be part of a result, and the numbers of those rows."""
+    """Return an evaluator over the rows that can contribute to a result, and the numbers of those rows."""
     source = config.join.inputs[number]
     size = released.times.size
     chosen = np.arange(size)
@@ -91,7 +89,7 @@ def _select_rows(config: AggregateConfig, number: int, released: ReleasedRows) -
         if found.null_count:
             keep &= np.asarray(found.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if released.ends is not None:
-        keep &= released.ends[chosen] >= released.times[chosen]  # pushed out by rows of the same instant: never visible
+        keep &= released.ends[chosen] >= released.times[chosen]  # evicted by rows of the same instant: never visible
     if keep.all():
         return value, chosen
     kept = pa.array(np.flatnonzero(keep))
@@ -106,15 +104,15 @@ def _list_columns_read(config: AggregateConfig, number: int) -> list[str]:
 
 
 def _column_getter(table: pa.Table) -> Callable[[Column], pa.Array]:
-    def column(wanted: Column) -> pa.Array:
-        found = table.column(wanted.name)
+    def column(reference: Column) -> pa.Array:
+        found = table.column(reference.name)
         return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
 
     return column
 
 
 def _caching_evaluator(table: pa.Table, size: int) -> Evaluate:
-    """Expressions over the table, each evaluated once."""
+    """Return an evaluator over the table that evaluates each expression once."""
     found: dict[Expr, pa.Array] = {}
     columns = _column_getter(table)
 

@@ -1,4 +1,4 @@
-"""MIN and MAX of every group: the heaps of one aggregate, and the values they show."""
+"""MIN and MAX of every group: the heaps of one aggregate, and the values last shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class Extremes:
-    """One MIN or MAX: which values each group holds how often, the first of them, and the one shown last."""
+    """One MIN or MAX: the values of each group with their counts, the first of them, and the one shown last."""
 
     coder: OrderCodes
     is_max: bool
@@ -33,21 +33,21 @@ class Extremes:
         codes: Int64s,
         present: Bools,
         weights: Int64s,
-        asked_instants: Int64s,
-        asked: Int64s,
-        room: int,
+        shown_instants: Int64s,
+        shown_groups: Int64s,
+        capacity: int,
     ) -> tuple[Int64s, Int64s]:
-        """Adds values by instant; returns the nodes that the groups asked for have now, and those they showed before."""
+        """Add values by instant; return the current nodes of the requested groups, and the nodes they showed before."""
         nodes = np.full(groups.size, NONE, np.int64)
         if present.any():
             nodes[present] = self.nodes.intern(np.stack([groups[present], codes[present]], axis=1))
-        self._reserve(room)
-        now = first_values(groups, instants, nodes, weights, asked_instants, asked, self.heaps)
-        before = self._replace_shown(asked, now)
+        self._reserve(capacity)
+        now = first_values(groups, instants, nodes, weights, shown_instants, shown_groups, self.heaps)
+        before = self._replace_shown(shown_groups, now)
         return now, before
 
     def restore(self, words: Int64s, counts: Int64s, shown: Int64s) -> None:
-        """Heaps with these (group, value) pairs, so often each."""
+        """Restore heaps that hold these (group, value) pairs with these counts."""
         nodes, nothing = self.nodes.intern(words), np.empty(0, np.int64)
         self._reserve(shown.size)
         self.shown[: shown.size] = shown
@@ -55,23 +55,24 @@ class Extremes:
         first_values(groups, np.zeros(groups.size, np.int64), nodes, counts, nothing, nothing, self.heaps)
 
     def decode_values(self, nodes: Int64s) -> pa.Array:
+        """Return the values of nodes, null where there is none."""
         missing = nodes == NONE
         codes = np.zeros(nodes.size, np.int64)
         codes[~missing] = self.nodes.words[nodes[~missing], 1]
         return self.coder.decode(codes, missing)
 
-    def _replace_shown(self, asked: Int64s, now: Int64s) -> Int64s:
-        """A group that is asked for several times showed before what it had the time before."""
-        before = np.empty(asked.size, np.int64)
-        order = np.argsort(asked, kind="stable")
-        again = np.zeros(asked.size, np.bool_)
-        again[1:] = asked[order[1:]] == asked[order[:-1]]
+    def _replace_shown(self, shown_groups: Int64s, now: Int64s) -> Int64s:
+        """Store the nodes shown now and return those shown before; a group that repeats showed its previous node."""
+        before = np.empty(shown_groups.size, np.int64)
+        order = np.argsort(shown_groups, kind="stable")
+        repeats = np.zeros(shown_groups.size, np.bool_)
+        repeats[1:] = shown_groups[order[1:]] == shown_groups[order[:-1]]
         before[order] = (
-            np.where(again, np.concatenate([[NONE], now[order[:-1]]]), self.shown[asked[order]])
-            if asked.size
+            np.where(repeats, np.concatenate([[NONE], now[order[:-1]]]), self.shown[shown_groups[order]])
+            if shown_groups.size
             else before
         )
-        self.shown[asked] = now  # numpy keeps the last of equal places
+        self.shown[shown_groups] = now  # numpy keeps the last value per index
         return before
 
     def _reserve(self, groups: int) -> None:

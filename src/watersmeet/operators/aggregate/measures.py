@@ -1,10 +1,9 @@
-"""What is summed for an aggregate: a few columns of numbers that add up, row by row and group by group, whatever the
-order.
+"""Measures: the columns of numbers that are summed for an aggregate, row by row and group by group, in any order.
 
-Whole numbers are summed modulo 2⁶⁴ with an approximation beside them. As long as the approximation is less than 2⁶³
-off, the two give the exact sum, so an overflow is seen for certain, and only where the sum itself overflows. Decimals
-are three such sums, of 60 bits each. Floats are summed as pairs of doubles; NaN and the infinities are counted instead,
-because they could never be taken away again.
+Integers are summed modulo 2⁶⁴ with an approximation next to them. As long as the approximation is off by less than 2⁶³,
+the two give the exact sum. So an overflow is always detected, and only if the sum itself overflows. Decimals are three
+such sums of 60 bits each. Floats are summed as pairs of doubles. NaN and the infinities are counted instead, because
+they could never be subtracted again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LIMBS = 3
 
 @dataclass(frozen=True, slots=True)
 class MeasureKind:
-    """How many columns of each sort a measure takes: whole numbers, their approximations, floats."""
+    """Number of columns of each sort that a measure takes: integers, their approximations, floats."""
 
     name: str
     ints: int
@@ -38,7 +37,7 @@ class MeasureKind:
     pairs: int
 
 
-#: Only the number of values; then values of each family, with their number first.
+#: Kinds of measures. The number of values always comes first; COUNT_ONLY has nothing else.
 COUNT_ONLY = MeasureKind("count", 1, 0, 0)
 INTEGER = MeasureKind("integer", 2, 1, 0)
 DECIMAL = MeasureKind("decimal", 1 + _LIMBS, _LIMBS, 0)
@@ -47,7 +46,10 @@ FLOAT = MeasureKind("float", 4, 0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The argument of COUNT, SUM or AVG; `owner` is the input whose attributes it reads, None where it reads several."""
+    """Argument of COUNT, SUM or AVG.
+
+    `owner` is the input whose attributes it reads; None if it reads several inputs.
+    """
 
     arg: Expr
     owner: int | None
@@ -57,7 +59,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class MeasureColumns:
-    """Columns of numbers, one row each: whole numbers, approximations, floats."""
+    """Columns of numbers, one row each: integers, approximations, floats."""
 
     ints: Int64s
     approx: Float64s
@@ -65,6 +67,7 @@ class MeasureColumns:
 
 
 def measure_kind_of(type_: pa.DataType) -> MeasureKind:
+    """Return the kind of measure that sums values of this type."""
     if pa.types.is_floating(type_):
         return FLOAT
     if pa.types.is_decimal(type_):
@@ -73,7 +76,7 @@ def measure_kind_of(type_: pa.DataType) -> MeasureKind:
 
 
 def encode_measure(kind: MeasureKind, values: pa.Array) -> MeasureColumns:
-    """What each value adds.
+    """Return the numbers that each value adds.
 
     >>> encode_measure(INTEGER, pa.array([5, None])).ints.tolist()
     [[1, 5], [0, 0]]
@@ -95,7 +98,7 @@ def encode_measure(kind: MeasureKind, values: pa.Array) -> MeasureColumns:
 
 
 def multiply_by_weights(numbers: MeasureColumns, weights: Int64s) -> MeasureColumns:
-    """Each row so many times; floats as pairs."""
+    """Multiply each row by its weight; floats become pairs of doubles."""
     factors = weights.astype(np.float64)[:, None]
     pairs = np.zeros((weights.size, 2 * numbers.floats.shape[1]), np.float64)
     pairs[:, ::2] = numbers.floats * factors
@@ -104,29 +107,31 @@ def multiply_by_weights(numbers: MeasureColumns, weights: Int64s) -> MeasureColu
 
 
 def decode_totals(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array:
-    """The sum of each group in the measure's type; null where it has no value. A sum that its type cannot hold is the
-    caller's error.
+    """Return the sum of each group in the measure's type; null if it has no value.
+
+    A sum that does not fit its type is the caller's error.
     """
-    nothing = ints[:, 0] == 0
+    is_empty = ints[:, 0] == 0
     if measure.kind == FLOAT:
-        return pa.array(_float_totals(ints, pairs), mask=nothing)
+        return pa.array(_float_totals(ints, pairs), mask=is_empty)
     if measure.kind == DECIMAL:
-        return _decimal_totals(measure, ints, approx, nothing)
+        return _decimal_totals(measure, ints, approx, is_empty)
     if measure.kind == INTEGER:
         if np.any(_has_wrapped(ints[:, 1], approx[:, 0])):
             raise sum_overflow_error(measure, "integer")
-        return pa.array(ints[:, 1], mask=nothing).cast(measure.type)
+        return pa.array(ints[:, 1], mask=is_empty).cast(measure.type)
     raise InternalError("a count has no sum")
 
 
 def sum_overflow_error(measure: Measure, noun: str) -> QueryError:
+    """Return the error for a sum that does not fit its type."""
     return QueryError(
         f"{noun} overflow in the sum of {expression_excerpt(_strip_cast(measure.arg))}", span=measure.arg.span
     )
 
 
 def _strip_cast(arg: Expr) -> Expr:
-    """The argument as the caller wrote it, without the widening that SUM brings."""
+    """Return the argument as the caller wrote it, without the widening cast of SUM."""
     from watersmeet.algebra.expressions import Cast
 
     return arg.arg if isinstance(arg, Cast) else arg
@@ -138,7 +143,7 @@ def _to_integers(values: pa.Array) -> Int64s:
 
 
 def _split_into_limbs(values: pa.Array) -> Int64s:
-    """Unscaled values cut into pieces of 60 bits, the last one signed; straight from Arrow's 128 bits."""
+    """Split unscaled decimals into limbs of 60 bits, the last one signed, directly from Arrow's 128 bits."""
     raw = values.fill_null(Decimal(0)) if values.null_count else values
     buffer = raw.buffers()[1]
     words = np.frombuffer(buffer, np.uint64)[2 * raw.offset : 2 * (raw.offset + len(raw))].reshape(-1, 2)
@@ -171,7 +176,7 @@ def _has_wrapped(wrapped: Int64s, approx: Float64s) -> NDArray[np.bool_]:
 
 
 def recover_exact_sum(wrapped: int, approx: float) -> int:
-    """The whole number that is `wrapped` modulo 2⁶⁴ and closest to `approx`.
+    """Return the integer that is `wrapped` modulo 2⁶⁴ and closest to `approx`.
 
     >>> recover_exact_sum(-(2**63), 9.3e18) == 2**63
     True
@@ -179,14 +184,14 @@ def recover_exact_sum(wrapped: int, approx: float) -> int:
     return wrapped + (round((approx - wrapped) / 2.0**64) << 64)
 
 
-def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, nothing: NDArray[np.bool_]) -> pa.Array:
+def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, is_empty: NDArray[np.bool_]) -> pa.Array:
     totals: list[Any] = []
-    for row, empty in enumerate(nothing):
+    for row, is_null in enumerate(is_empty):
         limbs = [recover_exact_sum(int(ints[row, 1 + limb]), float(approx[row, limb])) for limb in range(_LIMBS)]
         unscaled = sum(limb << (LIMB_BITS * place) for place, limb in enumerate(limbs))
         if abs(unscaled) >= 10**measure.type.precision:
             raise sum_overflow_error(measure, "decimal")
-        totals.append(None if empty else _build_decimal(unscaled, measure.type.scale))
+        totals.append(None if is_null else _build_decimal(unscaled, measure.type.scale))
     return pa.array(totals, measure.type)
 
 

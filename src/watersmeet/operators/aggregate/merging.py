@@ -1,8 +1,12 @@
-"""The second step of an aggregation that is spread: parts of groups from several places become groups, and evaluations
-show those.
+"""Merging of partial groups: the second step of an aggregation that runs in several buckets.
 
-It is the AS update alone. Signed rows of parts (`aggregate.partials`) are added to groups as signed results of a join
-are; HAVING, expressions over aggregates, overflow and what counts as a change are decided on whole groups, here.
+Each bucket sends signed rows (`result_set.build_partial_batch`). For a group that changed, the previous part leaves and
+the current part enters. A part carries its sums unconverted, because a part may overflow where the whole group does
+not, and its own MIN and MAX. Sums add up. The first of all buckets' MINs is the MIN, so the merger keeps them as it
+would keep values of rows.
+
+Merging is the AS update alone: signed partial rows are added to groups like signed results of a join. HAVING,
+expressions over aggregates, overflow and the detection of changes apply to whole groups, here.
 """
 
 from __future__ import annotations
@@ -44,7 +48,10 @@ class _PartialContributions(Contributions):
 
 
 def build_merge_config(bound: BoundQuery, config: AggregateConfig) -> AggregateConfig:
-    """The same aggregation with no input: group keys come as values, and each MIN or MAX has values of its own."""
+    """Return the same aggregation without inputs.
+
+    Group keys arrive as values, and each MIN or MAX has its own column.
+    """
     aggregates = tuple(_with_own_column(number, each) for number, each in enumerate(config.group_outputs.aggregates))
     types = {
         each.arg: type_of(before, bound.sources)
@@ -69,14 +76,33 @@ def build_merge_config(bound: BoundQuery, config: AggregateConfig) -> AggregateC
 def merge_partials(
     config: AggregateConfig, state: AggregateState, rows: pa.Table
 ) -> tuple[list[pa.RecordBatch], AggregateState]:
-    """Adds all places' parts of one batch of evaluations; returns what they show of whole groups."""
+    """Add the partial rows of one batch of evaluations from all buckets; return the rows of whole groups they emit."""
     instants_us, instants = np.unique(rows.column(AS_OF_US).to_numpy(), return_inverse=True)
     order = np.argsort(
         2 * instants + (rows.column(SIGN).to_numpy() > 0), kind="stable"
-    )  # in an instant, parts leave first
+    )  # within an instant, parts leave first
     results = _decode_contributions(config, state, rows.take(pa.array(order)), instants[order].astype(np.int64))
     shown = state.result.add_results(results, instants_us, instants_us.size - 1)
     return shown, compact_state(config, state) if needs_compaction(state) else state
+
+
+def read_partial_keys(rows: pa.Table, count: int) -> list[pa.Array]:
+    """Return the values of the group keys in partial rows."""
+    return [rows.column(key_name(number)).combine_chunks() for number in range(count)]
+
+
+def read_partial_extremes(rows: pa.Table, count: int) -> list[pa.Array]:
+    """Return the MIN and MAX values in partial rows."""
+    return [rows.column(aggregate_name(number)).combine_chunks() for number in range(count)]
+
+
+def read_partial_sums(rows: pa.Table, name: str, width: int) -> NDArray[Any]:
+    """Return one of the matrices of sums, multiplied by the signs."""
+    signs = rows.column(SIGN).to_numpy()
+    matrix = np.zeros((rows.num_rows, width), np.int64 if name == "ints" else np.float64)
+    for place in range(width):
+        matrix[:, place] = rows.column(f"{name} {place}").to_numpy() * signs
+    return matrix
 
 
 def _decode_contributions(
@@ -103,21 +129,3 @@ def _is_extreme(aggregate: Aggregate) -> bool:
 
 def _with_own_column(number: int, aggregate: Aggregate) -> Aggregate:
     return replace(aggregate, arg=Column(aggregate_name(number), GROUP)) if _is_extreme(aggregate) else aggregate
-
-
-def read_partial_keys(rows: pa.Table, count: int) -> list[pa.Array]:
-    """The values of the group keys in partial rows."""
-    return [rows.column(key_name(number)).combine_chunks() for number in range(count)]
-
-
-def read_partial_extremes(rows: pa.Table, count: int) -> list[pa.Array]:
-    return [rows.column(aggregate_name(number)).combine_chunks() for number in range(count)]
-
-
-def read_partial_sums(rows: pa.Table, name: str, width: int) -> NDArray[Any]:
-    """One of the matrices of sums, with the sign in it."""
-    signs = rows.column(SIGN).to_numpy()
-    matrix = np.zeros((rows.num_rows, width), np.int64 if name == "ints" else np.float64)
-    for place in range(width):
-        matrix[:, place] = rows.column(f"{name} {place}").to_numpy() * signs
-    return matrix

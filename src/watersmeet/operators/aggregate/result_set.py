@@ -1,4 +1,7 @@
-"""The query's aggregation set: one row per group, kept up by signed results, and what each evaluation shows of it."""
+"""The aggregation set of a query: one row per group, maintained by signed results.
+
+Each evaluation emits the rows of the groups that changed.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,17 @@ from watersmeet.operators.expressions.casts import decimals_to_doubles
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
 #: Columns of partial rows: the evaluation instant, and +1 or -1.
 AS_OF_US, SIGN = "as of", "sign"
 #: The matrices of a group's sums, as `GroupSums` names them.
 SUM_MATRICES = ("ints", "approx", "pairs")
-#: The columns of a result that hold sums, by name.
+#: Names of the result columns that hold sums.
 SUM_COLUMNS = ("ints", "approx", "pairs", "shown_ints", "shown_approx", "shown_pairs")
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """Signed results, by instant: what each adds to its group's columns; per extreme its value, where it has one."""
+    """Signed results by instant: the numbers that each adds to its group's columns, and its value per extreme."""
 
     groups: Int64s
     instants: Int64s
@@ -47,13 +49,13 @@ class Contributions:
 
     @property
     def weights(self) -> Int64s:
-        """How often each value counts."""
+        """Number of times that each value counts."""
         return np.ascontiguousarray(self.ints[:, 0])
 
 
 @dataclass(frozen=True)
 class GroupSums:
-    """The columns of some groups at one time."""
+    """Columns of some groups at one instant."""
 
     ints: Int64s
     approx: Float64s
@@ -66,13 +68,14 @@ class GroupSums:
         return np.asarray(self.ints[:, 0] == 0)
 
     def take(self, chosen: Bools) -> GroupSums:
+        """Return the chosen groups."""
         return GroupSums(
             self.ints[chosen], self.approx[chosen], self.pairs[chosen], [each[chosen] for each in self.nodes]
         )
 
 
 class ResultSet:
-    """Groups by number, their columns, their heaps, and what was shown of them."""
+    """Groups by number, their columns, their heaps, and their last shown state."""
 
     def __init__(self, config: AggregateConfig, layout: MeasureLayout, attributes: list[Attributes]):
         self.config, self.layout, self.attributes = config, layout, attributes
@@ -95,8 +98,9 @@ class ResultSet:
         self._shown: EmittedGroups | None = None
 
     def number_groups(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
-        """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that
-        read several inputs.
+        """Return the group number of each result.
+
+        A group is identified by the numbers of its inputs' group keys and the values of keys that read several inputs.
         """
         words = np.zeros((rows, len(groups) + 2 * len(spanning)), np.int64)
         for place, each in enumerate(groups):
@@ -114,7 +118,10 @@ class ResultSet:
         return found
 
     def add_results(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
-        """Adds results; every instant that is over shows the groups whose rows changed. `closing` as for the kernel."""
+        """Add results; every finished instant emits the groups whose rows changed.
+
+        `closing` has the same meaning as for the kernel.
+        """
         at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update_sums(
             results, closing
         )
@@ -142,7 +149,7 @@ class ResultSet:
         )
 
     def _update_sums(self, results: Contributions, closing: int) -> EmittedGroups:
-        """Adds results to the sums; returns what the instants that are over show."""
+        """Add results to the sums; return the groups that changed at finished instants."""
         room = self._reserve_output(max(4096, self.columns.ints.shape[0]))
         parts: list[EmittedGroups] = []
         start = 0
@@ -172,7 +179,7 @@ class ResultSet:
         return self._shown
 
     def restore(self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array]) -> None:
-        """Everything as it was when these were the groups and their sums."""
+        """Restore groups, sums and the groups that changed since the last evaluation."""
         self.group_numbering.intern(words)
         if spanning:
             self.spanning_values.append(spanning)
@@ -185,7 +192,7 @@ class ResultSet:
         self.columns.clock[DIRTY] = changed.size
 
     def _emit_partials(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
-        """Of each group that differs, what was shown of it before leaves, and what there is of it now enters."""
+        """Return signed parts: for each group that differs, the previous part leaves and the current part enters."""
         differs = _find_differing_groups(now, then) | np.any(now.approx != then.approx, axis=1)
         batches = []
         for sign, sums in ((-1, then), (1, now)):
@@ -201,11 +208,11 @@ class ResultSet:
         return [batch for batch in batches if batch.num_rows]
 
     def _emit_changes(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
-        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
-        and are now empty.
+        """Return the shown groups that changed or are new, and once more those that were shown and are now empty.
 
-        `then` are the sums at the previous evaluation. So they also say which groups were shown at it: nothing else has
-        to be kept.
+        `then` holds the sums at the previous evaluation. So it also determines which groups were shown then, and
+        nothing else must be stored.
+
         """
         differs = _find_differing_groups(now, then)
         as_of_us, groups, now, then = as_of_us[differs], groups[differs], now.take(differs), then.take(differs)
@@ -226,8 +233,9 @@ class ResultSet:
         return [batch if emitted.all() else batch.filter(pa.array(emitted))]
 
     def _find_shown(self, groups: Int64s, sums: GroupSums) -> Bools:
-        """Return which groups are shown: those that are not empty and for which HAVING is true. HAVING never sees an
-        empty group.
+        """Return which groups are shown: those that are not empty and for which HAVING is true.
+
+        HAVING never sees an empty group.
         """
         shown = ~sums.is_empty
         if self.config.group_outputs.having is None or not shown.any():
@@ -237,7 +245,7 @@ class ResultSet:
         return shown
 
     def _find_changed(self, outputs: list[pa.Array], again: Bools, groups: Int64s, then: GroupSums) -> Bools:
-        """Return which of the groups that are shown again have another row than before."""
+        """Return which of the groups that are shown again have a different row than before."""
         size = int(np.count_nonzero(again))
         changed = np.zeros(size, np.bool_)
         if not size:
@@ -249,18 +257,18 @@ class ResultSet:
         return changed
 
     def _group_columns(self, groups: Int64s, sums: GroupSums) -> Any:
-        """The columns of the groups' rows: keys and aggregates, computed once each."""
+        """Return the columns of the groups' rows: keys and aggregates, each computed once."""
         computed: dict[str, pa.Array] = {}
         keys = {key_name(number): number for number in range(len(self.config.group_outputs.keys))}
 
-        def column(wanted: Column) -> pa.Array:
-            if wanted.name not in computed:
-                computed[wanted.name] = (
-                    self._key_values(keys[wanted.name], groups)
-                    if wanted.name in keys
-                    else self._aggregate_values(wanted.name, sums)
+        def column(reference: Column) -> pa.Array:
+            if reference.name not in computed:
+                computed[reference.name] = (
+                    self._key_values(keys[reference.name], groups)
+                    if reference.name in keys
+                    else self._aggregate_values(reference.name, sums)
                 )
-            return computed[wanted.name]
+            return computed[reference.name]
 
         for number in range(
             len(self.config.group_outputs.aggregates)
@@ -306,6 +314,25 @@ class ResultSet:
             self.columns = larger
 
 
+def build_partial_batch(
+    as_of_us: Int64s,
+    sign: int,
+    keys: Sequence[pa.Array],
+    sums: tuple[Int64s, Float64s, Float64s],
+    firsts: Sequence[pa.Array],
+) -> pa.RecordBatch:
+    """Return one signed row per group and instant: its keys, its sums, and the value of each MIN or MAX."""
+    columns: dict[str, Any] = {AS_OF_US: pa.array(as_of_us), SIGN: pa.array(np.full(as_of_us.size, sign, np.int8))}
+    columns |= {key_name(number): values for number, values in enumerate(keys)}
+    columns |= {
+        f"{name} {place}": pa.array(np.ascontiguousarray(matrix[:, place]))
+        for name, matrix in zip(SUM_MATRICES, sums, strict=True)
+        for place in range(matrix.shape[1])
+    }
+    columns |= {aggregate_name(number): values for number, values in enumerate(firsts)}
+    return pa.RecordBatch.from_pydict(columns)
+
+
 def _empty_columns(layout: MeasureLayout, size: int) -> AggregationSet:
     ints = np.zeros((size, 1 + layout.result_widths.ints), np.int64)
     approx = np.zeros((size, layout.result_widths.approx), np.float64)
@@ -317,15 +344,18 @@ def _empty_columns(layout: MeasureLayout, size: int) -> AggregationSet:
 
 
 def _divide_by_counts(sums: pa.Array, counts: Int64s) -> pa.Array:
-    nothing = counts == 0
+    is_empty = counts == 0
     if pa.types.is_decimal(sums.type):
         sums = decimals_to_doubles(sums)
     numbers = np.asarray(sums.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
-    return pa.array(numbers / np.where(nothing, 1, counts), mask=nothing)
+    return pa.array(numbers / np.where(is_empty, 1, counts), mask=is_empty)
 
 
 def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:
-    """Groups of which any number differs: the others' rows cannot. NaN never stands in these columns."""
+    """Return the groups with any different number. Rows of the others cannot differ.
+
+    NaN never occurs in these columns.
+    """
     differs = np.any(now.ints != then.ints, axis=1) | np.any(now.pairs != then.pairs, axis=1)
     for here, there in zip(now.nodes, then.nodes, strict=True):
         differs |= here != there
@@ -333,28 +363,9 @@ def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:
 
 
 def _find_unequal_values(left: pa.Array, right: pa.Array) -> Bools:
-    """Where two columns show different values; NaN is NaN, NULL is NULL."""
+    """Return where two columns show different values. NaN equals NaN, and NULL equals NULL."""
     if pa.types.is_null(left.type):
         return np.zeros(len(left), np.bool_)
     codes = ValueCodes.for_type(left.type)
     missing = [np.asarray(side.is_null().to_numpy(zero_copy_only=False), np.bool_) for side in (left, right)]
     return np.asarray((codes.encode(left) != codes.encode(right)) | (missing[0] != missing[1]))
-
-
-def build_partial_batch(
-    as_of_us: Int64s,
-    sign: int,
-    keys: Sequence[pa.Array],
-    sums: tuple[Int64s, Float64s, Float64s],
-    firsts: Sequence[pa.Array],
-) -> pa.RecordBatch:
-    """One signed row per group and instant: its keys, its sums, and per MIN or MAX the value it shows."""
-    columns: dict[str, Any] = {AS_OF_US: pa.array(as_of_us), SIGN: pa.array(np.full(as_of_us.size, sign, np.int8))}
-    columns |= {key_name(number): values for number, values in enumerate(keys)}
-    columns |= {
-        f"{name} {place}": pa.array(np.ascontiguousarray(matrix[:, place]))
-        for name, matrix in zip(SUM_MATRICES, sums, strict=True)
-        for place in range(matrix.shape[1])
-    }
-    columns |= {aggregate_name(number): values for number, values in enumerate(firsts)}
-    return pa.RecordBatch.from_pydict(columns)

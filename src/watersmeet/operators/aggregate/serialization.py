@@ -1,5 +1,8 @@
-"""State as bytes and back: the windows and the aggregation set. Tables and heaps are not part of it: they are made
-again from these.
+"""Serialization of aggregation state: as one blob, or as parts that are saved one by one.
+
+The state consists of the windows and the aggregation set. Tables and heaps are not saved: they are rebuilt from these.
+The parts are the panes of the windows and the rest, which every batch changes. Rows of ROWS windows belong to the rest,
+because later rows change their ends.
 """
 
 from __future__ import annotations
@@ -37,22 +40,33 @@ from watersmeet.operators.window_join.serialization import (
     unpack_blob,
 )
 
-#: Columns of rows that are not saved with a pane.
-_DERIVED_COLUMNS = ("seqs", "entry")
-
 Array = NDArray[Any]
 PartTables = Iterator[pa.Table]
+#: Columns that are not saved with a pane.
+_DERIVED_COLUMNS = ("seqs", "entry")
+PANE_PART, REST_PART = "pane", "rest"
 
 
 class SavedScope(Enum):
-    """How much of a state is saved in one piece: all of it, or what is no pane (`aggregate.parts`)."""
+    """Scope of a blob: the whole state, or everything but the panes (`split_into_parts`)."""
 
     ALL = "all"
     REST = "rest"
 
 
+@dataclass(frozen=True)
+class AggregatePart:
+    """A pane, or the rest. The rest is rebuilt each time, so no two of them are the same object."""
+
+    number: int
+    kind: str
+    value: Any
+    rows: int
+    bytes: Callable[[], bytes]
+
+
 def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -> bytes:
-    """The state, at any point between two steps."""
+    """Serialize the state. Valid at any point between two steps."""
     parts: list[bytes] = []
     header: dict[str, Any] = {"kind": "aggregate", "evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
     for each in state.classes:
@@ -64,24 +78,52 @@ def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -
 
 
 def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
-    """The inverse of `state_bytes`, for the same query and any plan of it."""
+    """Restore the state from `serialize_state`, for the same query and any plan of it."""
     header, parts = unpack_blob(blob)
     if header.get("kind") != "aggregate" or len(header["sides"]) != len(config.inputs):
-        raise InputError("the saved state is not of this query")
+        raise InputError("the saved state belongs to a different query")
     state = empty_state(config)
     for each in state.classes:
         _read_codes(each, parts)
-    for number, (side, saved) in enumerate(zip(state.inputs, header["sides"], strict=True)):
-        _read_input(config, number, side, saved, parts)
+    for number, (input_state, saved) in enumerate(zip(state.inputs, header["sides"], strict=True)):
+        _read_input(config, number, input_state, saved, parts)
     _read_result(state.result, parts)
     state.row_times_us = _read_arrays(next(parts), {"row_times_us": state.row_times_us})["row_times_us"]
     state.evaluated_us, state.largest_us = header["evaluated_us"], header["largest_us"]
     return rebuild_tables(config, state)
 
 
+def split_into_parts(state: AggregateState) -> list[AggregatePart]:
+    """Return the rest first, then the panes by input, oldest first."""
+    rest = serialize_state(state, SavedScope.REST)
+    waiting = sum(0 if input_state.waiting is None else input_state.waiting.num_rows for input_state in state.inputs)
+    counted = sum(len(input_state.rows) for input_state in state.inputs if input_state.counter is not None)
+    parts = [AggregatePart(0, REST_PART, rest, waiting + counted, lambda: rest)]
+    for number, input_state in enumerate(state.inputs):
+        if input_state.counter is None:
+            parts += _build_pane_parts(number, input_state.rows, input_state.panes)
+    return parts
+
+
+def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> AggregateState:
+    """Restore the state from `split_into_parts`, for the same query and any plan of it."""
+    rest, *panes = saved
+    if rest.kind != REST_PART or any(each.kind != PANE_PART for each in panes):
+        raise InternalError("the parts of an aggregation are in the wrong order")
+    state = deserialize_state(config, bytes(rest.blob))
+    for number, input_state in enumerate(state.inputs):
+        blobs = [each.blob for each in panes if each.number == number]
+        if input_state.counter is None and blobs:
+            saved_rows = [deserialize_rows(input_state.rows, blob) for blob in blobs]
+            live = [_drop_expired_rows(config, number, each, state.evaluated_us) for each in saved_rows]
+            input_state.rows, input_state.panes = concat_window_rows(live), [AggregatePane(len(each)) for each in live]
+    return rebuild_tables(config, state)
+
+
 def serialize_rows(rows: WindowRows) -> bytes:
-    """The rows of a pane, without what is told when they are read: entries, and places in streams whose rows are not
-    counted.
+    """Serialize the rows of a pane without derived columns.
+
+    Derived are the entries, and the positions in streams that do not count rows.
     """
     return _table_bytes(
         {each.name: getattr(rows, each.name) for each in fields(WindowRows) if each.name not in _DERIVED_COLUMNS}
@@ -89,6 +131,7 @@ def serialize_rows(rows: WindowRows) -> bytes:
 
 
 def deserialize_rows(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
+    """Restore the rows of a pane from `serialize_rows`, with the column types of `like`."""
     table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
     found = _read_arrays(
         table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _DERIVED_COLUMNS}
@@ -96,28 +139,58 @@ def deserialize_rows(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
     return WindowRows(**found, **{name: np.zeros(table.num_rows, np.int64) for name in _DERIVED_COLUMNS})
 
 
-def _write_input(side: InputState, parts: list[bytes], saved: SavedScope) -> dict[str, Any]:
-    rows = side.rows if saved is SavedScope.ALL or side.counter is not None else side.rows.take(np.empty(0, np.int64))
+def _build_pane_parts(number: int, rows: WindowRows, panes: list[AggregatePane]) -> list[AggregatePart]:
+    starts = np.concatenate([[0], np.cumsum([pane.rows for pane in panes], dtype=np.int64)])
+    if starts[-1] != len(rows):
+        raise InternalError("the panes of a window do not cover its rows")
+    return [_build_pane_part(number, rows, pane, int(start)) for pane, start in zip(panes, starts, strict=False)]
+
+
+def _build_pane_part(number: int, rows: WindowRows, pane: AggregatePane, start: int) -> AggregatePart:
+    return AggregatePart(
+        number, PANE_PART, pane, pane.rows, lambda: serialize_rows(rows.take(np.arange(start, start + pane.rows)))
+    )
+
+
+def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
+    """Return the rows that had not expired by the last evaluation.
+
+    Rows inside their window had entered by then; `rebuild_tables` finds their entries.
+    """
+    live_rows = rows.take(rows.ends >= evaluated_us)
+    entered = config.row_starts_us(number, live_rows.times) <= evaluated_us
+    inside = entered if config.inputs[number].is_stream else np.ones(len(live_rows), np.bool_)
+    return live_rows.with_entries(np.where(inside, 0, OUTSIDE))
+
+
+def _write_input(input_state: InputState, parts: list[bytes], saved: SavedScope) -> dict[str, Any]:
+    rows = (
+        input_state.rows
+        if saved is SavedScope.ALL or input_state.counter is not None
+        else input_state.rows.take(np.empty(0, np.int64))
+    )
     parts.append(_table_bytes({each.name: getattr(rows, each.name) for each in fields(WindowRows)}))
-    _write_attributes(side.attributes, parts)
-    if side.waiting is not None:
-        parts.append(to_ipc_bytes(side.waiting))
+    _write_attributes(input_state.attributes, parts)
+    if input_state.waiting is not None:
+        parts.append(to_ipc_bytes(input_state.waiting))
     return {
-        "waiting": side.waiting is not None,
-        "counter": None if side.counter is None else counter_to_dict(side.counter),
+        "waiting": input_state.waiting is not None,
+        "counter": None if input_state.counter is None else counter_to_dict(input_state.counter),
     }
 
 
 def _read_input(
-    config: AggregateConfig, number: int, side: InputState, saved: dict[str, Any], parts: PartTables
+    config: AggregateConfig, number: int, input_state: InputState, saved: dict[str, Any], parts: PartTables
 ) -> None:
-    side.rows = WindowRows(
-        **_read_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)})
+    input_state.rows = WindowRows(
+        **_read_arrays(next(parts), {each.name: getattr(input_state.rows, each.name) for each in fields(WindowRows)})
     )
-    side.panes = merge_to_limit([AggregatePane(len(side.rows))])
-    _read_attributes(side.attributes, parts)
-    side.waiting = next(parts) if saved["waiting"] else None
-    side.counter = None if saved["counter"] is None else counter_from_dict(config.inputs[number], saved["counter"])
+    input_state.panes = merge_to_limit([AggregatePane(len(input_state.rows))])
+    _read_attributes(input_state.attributes, parts)
+    input_state.waiting = next(parts) if saved["waiting"] else None
+    input_state.counter = (
+        None if saved["counter"] is None else counter_from_dict(config.inputs[number], saved["counter"])
+    )
 
 
 def _write_attributes(attributes: Attributes, parts: list[bytes]) -> None:
@@ -198,7 +271,7 @@ def _table_bytes(arrays: dict[str, Array]) -> bytes:
 
 
 def _split_columns(name: str, values: Array) -> dict[str, pa.Array]:
-    """A matrix as one column per column of it."""
+    """Return a matrix as one Arrow column per matrix column."""
     if values.ndim == 1:
         return {name: pa.array(values)}
     return {f"{name} {place}": pa.array(np.ascontiguousarray(values[:, place])) for place in range(values.shape[1])}
@@ -209,74 +282,10 @@ def _read_arrays(table: pa.Table, like: dict[str, Array]) -> dict[str, Array]:
 
 
 def _read_array(name: str, table: pa.Table, like: Array) -> Array:
-    """The array of this name, of the shape and type of another but for its length."""
+    """Return the array of this name, with the shape and type of `like` except for its length."""
     if like.ndim == 1:
         return np.array(table.column(name).to_numpy(), like.dtype)
     found = np.zeros((table.num_rows, like.shape[1]), like.dtype)
     for place in range(like.shape[1]):
         found[:, place] = table.column(f"{name} {place}").to_numpy()
     return found
-
-
-PANE_PART, REST_PART = "pane", "rest"
-
-
-@dataclass(frozen=True)
-class AggregatePart:
-    """A pane, or the rest. The rest is made anew each time, so no two of them are the same object."""
-
-    number: int
-    kind: str
-    value: Any
-    rows: int
-    bytes: Callable[[], bytes]
-
-
-def split_into_parts(state: AggregateState) -> list[AggregatePart]:
-    """The rest first, then the panes by input, oldest first."""
-    rest = serialize_state(state, SavedScope.REST)
-    waiting = sum(0 if side.waiting is None else side.waiting.num_rows for side in state.inputs)
-    counted = sum(len(side.rows) for side in state.inputs if side.counter is not None)
-    parts = [AggregatePart(0, REST_PART, rest, waiting + counted, lambda: rest)]
-    for number, side in enumerate(state.inputs):
-        if side.counter is None:
-            parts += _build_pane_parts(number, side.rows, side.panes)
-    return parts
-
-
-def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> AggregateState:
-    """The inverse of `state_parts`, for the same query and any plan of it."""
-    rest, *panes = saved
-    if rest.kind != REST_PART or any(each.kind != PANE_PART for each in panes):
-        raise InternalError("parts of an aggregation in another order")
-    state = deserialize_state(config, bytes(rest.blob))
-    for number, side in enumerate(state.inputs):
-        blobs = [each.blob for each in panes if each.number == number]
-        if side.counter is None and blobs:
-            whole = [deserialize_rows(side.rows, blob) for blob in blobs]
-            live = [_drop_expired_rows(config, number, each, state.evaluated_us) for each in whole]
-            side.rows, side.panes = concat_window_rows(live), [AggregatePane(len(each)) for each in live]
-    return rebuild_tables(config, state)
-
-
-def _build_pane_parts(number: int, rows: WindowRows, panes: list[AggregatePane]) -> list[AggregatePart]:
-    starts = np.concatenate([[0], np.cumsum([pane.rows for pane in panes], dtype=np.int64)])
-    if starts[-1] != len(rows):
-        raise InternalError("a window whose panes are not its rows")
-    return [_build_pane_part(number, rows, pane, int(start)) for pane, start in zip(panes, starts, strict=False)]
-
-
-def _build_pane_part(number: int, rows: WindowRows, pane: AggregatePane, start: int) -> AggregatePart:
-    return AggregatePart(
-        number, PANE_PART, pane, pane.rows, lambda: serialize_rows(rows.take(np.arange(start, start + pane.rows)))
-    )
-
-
-def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
-    """Return the rows that had not left by the last evaluation. Those inside have entered by then; `rebuilt` finds
-    their entries.
-    """
-    here = rows.take(rows.ends >= evaluated_us)
-    entered = config.row_starts_us(number, here.times) <= evaluated_us
-    inside = entered if config.inputs[number].is_stream else np.ones(len(here), np.bool_)
-    return here.with_entries(np.where(inside, 0, OUTSIDE))

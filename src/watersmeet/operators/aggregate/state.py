@@ -1,6 +1,6 @@
-"""What an aggregation remembers between batches: the rows of its windows, and the query's aggregation set.
+"""State of an aggregation between batches: the rows of its windows, and the query's aggregation set.
 
-A step changes the state it is given; whoever wants to go back keeps its bytes (`aggregate.blobs`).
+A step changes the state in place. To return to an earlier state, keep its bytes (`aggregate.serialization`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from watersmeet.operators.window_join.row_counter import RowCounter
 
 @dataclass
 class InputState:
-    """One input: its rows inside and before its window, what waits to be counted, and the counter of a ROWS window.
+    """State of one input: its rows, rows that wait to be counted, and the counter of a ROWS window.
 
-    `panes` says which rows are saved together; a side that counts its rows has none.
+    `rows` holds the rows inside the window and those that enter it later. `panes` says which rows are saved together.
+    An input that counts its rows has no panes.
+
     """
 
     rows: WindowRows
@@ -39,30 +41,38 @@ class InputState:
 
 @dataclass
 class AggregateState:
-    """All inputs, the codes of their keys, the tables they are joined by, and the result."""
+    """All inputs, the codes of their keys, the tables that join them, and the result."""
 
     layout: MeasureLayout
     inputs: list[InputState]
     classes: list[ValueCodes]
     result: ResultSet
     tables: JoinTables
-    evaluated_us: int = -FOREVER_US  # the last instant at which the result is final
+    evaluated_us: int = -FOREVER_US  # last instant with a final result
     largest_us: int = -FOREVER_US
     row_times_us: NDArray[np.int64] = field(
         default_factory=lambda: np.empty(0, np.int64)
-    )  # still to be evaluated at, row by row
+    )  # instants still to be evaluated, one per row
 
     @property
     def rows(self) -> int:
-        return sum(len(side.rows) + (0 if side.waiting is None else side.waiting.num_rows) for side in self.inputs)
+        """Number of rows in windows and waiting."""
+        return sum(
+            len(input_state.rows) + (0 if input_state.waiting is None else input_state.waiting.num_rows)
+            for input_state in self.inputs
+        )
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the windows' rows, without the tables made from them."""
-        return sum(side.rows.nbytes + (0 if side.waiting is None else side.waiting.nbytes) for side in self.inputs)
+        """Bytes of the windows' rows, without the tables derived from them."""
+        return sum(
+            input_state.rows.nbytes + (0 if input_state.waiting is None else input_state.waiting.nbytes)
+            for input_state in self.inputs
+        )
 
 
 def empty_state(config: AggregateConfig) -> AggregateState:
+    """Return the state before the first batch."""
     layout = build_layout(config)
     attributes = [Attributes(carried) for carried in config.carried]
     classes = [ValueCodes.for_type(kind) for kind in config.class_types]
@@ -86,23 +96,25 @@ def empty_state(config: AggregateConfig) -> AggregateState:
 
 
 def load_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
-    """The state with a relation's rows in it: they are inside for ever."""
-    side = state.inputs[number]
+    """Load the rows of a relation into the state. They never expire."""
+    input_state = state.inputs[number]
     released = ReleasedRows(table, _no_times(table.num_rows), None)
-    rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
-    side.rows = rows.with_entries(state.tables.load(number, rows))
-    side.panes = merge_to_limit([AggregatePane(len(rows))])
+    rows = encode_rows(
+        config, state.layout, number, released, state.classes, input_state.attributes, state.result.order_codes
+    )
+    input_state.rows = rows.with_entries(state.tables.load(number, rows))
+    input_state.panes = merge_to_limit([AggregatePane(len(rows))])
     return state
 
 
 def rebuild_tables(config: AggregateConfig, state: AggregateState) -> AggregateState:
-    """The state under another plan: the tables made anew from the windows. The result is the same, whatever the plan."""
+    """Rebuild the tables from the windows, for example under a new plan. The result is the same under every plan."""
     state.tables = JoinTables(config, state.layout)
-    for number, side in enumerate(state.inputs):
-        inside = side.rows.entry >= 0
-        entries = side.rows.entry.copy()
-        entries[inside] = state.tables.load(number, side.rows.take(inside))
-        side.rows = side.rows.with_entries(entries)
+    for number, input_state in enumerate(state.inputs):
+        inside = input_state.rows.entry >= 0
+        entries = input_state.rows.entry.copy()
+        entries[inside] = state.tables.load(number, input_state.rows.take(inside))
+        input_state.rows = input_state.rows.with_entries(entries)
     return state
 
 

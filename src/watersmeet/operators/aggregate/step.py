@@ -1,9 +1,9 @@
-"""The driver of an aggregation: one batch in, what its evaluations show out.
+"""Driver of an aggregation: one batch in, the rows of its evaluations out.
 
-Rows enter and leave windows at the instants of evaluation. Those that come and go between two of them are never
-touched, and within an instant rows leave first, so that those that enter meet fewer. Every instant that is evaluated
-for good lies before every row still to come; a batch without EVERY is shown at the watermark itself, which later rows
-may still reach, so what that adds is taken back afterwards.
+Rows enter and leave windows at evaluation instants. Rows that come and go between two instants are never touched.
+Within an instant rows leave first, so that entering rows match fewer. Every final instant lies before all future rows.
+Without EVERY, a batch is evaluated at the watermark itself, which later rows may still reach. So the rows of that
+instant are removed again afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AggregateStepResult:
-    """The outcome of a step."""
+    """Outcome of a step."""
 
     results: list[pa.RecordBatch]
     state: AggregateState
@@ -60,11 +60,11 @@ def step(
     future_us: int,
     largest_us: int = -FOREVER_US,
 ) -> AggregateStepResult:
-    """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the
-    other come later.
+    """Aggregate a batch. Rows before `watermark_us` are late, and no later row comes before `future_us`.
 
-    A future of FOREVER_US says that the input is over. `largest_us` is the largest time known, where not all rows are
-    handed in here.
+    A future of FOREVER_US means that the input has ended. `largest_us` is the largest known time, for callers that do
+    not pass all rows.
+
     """
     kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
     tally = WorkCounters(len(state.inputs))
@@ -95,9 +95,7 @@ def step(
 def _emit_due_instants(
     config: AggregateConfig, state: AggregateState, future_us: int, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
-    """Evaluate at every instant that no row still to come can be at or before; at the end of the input, at all that are
-    left.
-    """
+    """Emit every instant that no future row can reach; at the end of the input, emit all remaining instants."""
     limit_us = min(future_us - 1, config.last_instant_us(state.largest_us))
     if config.every_row:
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
@@ -108,9 +106,9 @@ def _emit_due_instants(
         instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     if not instants_us.size:
         return []
-    happening = find_window_changes(config, state, instants_us)
-    results = apply_window_changes(config, state, happening, instants_us, tally, closing=instants_us.size - 1)
-    _commit_changes(state, happening)
+    window_changes = find_window_changes(config, state, instants_us)
+    results = apply_window_changes(config, state, window_changes, instants_us, tally, closing=instants_us.size - 1)
+    _commit_changes(state, window_changes)
     state.evaluated_us = int(instants_us[-1])
     return results
 
@@ -118,97 +116,103 @@ def _emit_due_instants(
 def _emit_at_watermark(
     config: AggregateConfig, state: AggregateState, future_us: int, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
-    """Evaluates once, at the watermark after the batch, or at the largest time when the input is over."""
-    over = future_us == FOREVER_US
-    now_us = state.largest_us if over else future_us
+    """Emit one evaluation: at the watermark after the batch, or at the largest time when the input has ended."""
+    has_ended = future_us == FOREVER_US
+    now_us = state.largest_us if has_ended else future_us
     if now_us <= -FOREVER_US:
         return []
-    final_us = now_us if over else now_us - 1
+    final_us = now_us if has_ended else now_us - 1
     results: list[pa.RecordBatch] = []
     if final_us > state.evaluated_us:
         _advance_windows_to(config, state, final_us, tally)
         state.evaluated_us = final_us
     shown_at = np.array([now_us], np.int64)
-    if over:
+    if has_ended:
         return results + apply_window_changes(config, state, [], shown_at, tally, closing=0)
     return results + _emit_provisionally(config, state, shown_at, tally)
 
 
 def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us: int, tally: WorkCounters) -> None:
     at = np.array([final_us], np.int64)
-    happening = find_window_changes(config, state, at)
-    apply_window_changes(config, state, happening, at, tally, closing=-1)
-    _commit_changes(state, happening)
+    window_changes = find_window_changes(config, state, at)
+    apply_window_changes(config, state, window_changes, at, tally, closing=-1)
+    _commit_changes(state, window_changes)
 
 
 def _emit_provisionally(
     config: AggregateConfig, state: AggregateState, now: Int64s, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
-    """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out
-    are put back.
-    """
-    before = [side.rows for side in state.inputs]
+    """Emit the instant of the watermark with the rows known so far, then restore the windows."""
+    before = [input_state.rows for input_state in state.inputs]
     for i in config.stream_numbers:
         _count_provisionally(config, state, i, int(now[0]))
-    happening = find_window_changes(config, state, now)
-    results = apply_window_changes(config, state, happening, now, tally, closing=0)
-    apply_window_changes(config, state, [each.invert() for each in reversed(happening)], now, tally, closing=-1)
-    for each in happening:
+    window_changes = find_window_changes(config, state, now)
+    results = apply_window_changes(config, state, window_changes, now, tally, closing=0)
+    apply_window_changes(config, state, [each.invert() for each in reversed(window_changes)], now, tally, closing=-1)
+    for each in window_changes:
         state.tables.release_entries(each.number, each.rows.entry[each.entering])
-    for side, rows in zip(state.inputs, before, strict=True):
-        side.rows = rows
+    for input_state, rows in zip(state.inputs, before, strict=True):
+        input_state.rows = rows
     return results
 
 
-def _commit_changes(state: AggregateState, happening: list[WindowChanges]) -> None:
-    """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in
-    between.
-    """
-    for each in happening:
+def _commit_changes(state: AggregateState, window_changes: list[WindowChanges]) -> None:
+    """Evict the rows that left their windows, and those that came and went between two instants."""
+    for each in window_changes:
         state.tables.release_entries(each.number, each.rows.entry[each.leaving])
-        side = state.inputs[each.number]
-        side.rows = each.rows if not each.expired.any() else each.rows.take(~each.expired)
-        side.panes = evict_from_panes(side.panes, each.expired) if side.counter is None else []
+        input_state = state.inputs[each.number]
+        input_state.rows = each.rows if not each.expired.any() else each.rows.take(~each.expired)
+        input_state.panes = evict_from_panes(input_state.panes, each.expired) if input_state.counter is None else []
 
 
 def _admit_rows(
     config: AggregateConfig, state: AggregateState, number: int, delta: InputBatch | None, future_us: int
 ) -> None:
-    """Takes new rows in. Rows of a ROWS window wait until none before them can come; then they are counted, in order."""
-    source, side = config.join.inputs[number], state.inputs[number]
-    if side.counter is None:
+    """Admit new rows. Rows of a ROWS window wait until no earlier row can arrive; then they are counted in order."""
+    source, input_state = config.join.inputs[number], state.inputs[number]
+    if input_state.counter is None:
         if delta is not None and len(delta):
             _append_rows(config, state, number, ReleasedRows(delta.table, delta.times, None))
         return
     nothing = InputBatch(source.fields.empty_table(), np.empty(0, np.int64))
-    table, times = prepend_waiting(side.waiting, delta or nothing)
+    table, times = prepend_waiting(input_state.waiting, delta or nothing)
     ready = times < future_us
-    side.waiting = None if ready.all() else buffer_until_watermark(table, times, ~ready)
+    input_state.waiting = None if ready.all() else buffer_until_watermark(table, times, ~ready)
     if ready.any():
-        counter = side.counter = side.counter.copy()
+        counter = input_state.counter = input_state.counter.copy()
         released, victims, last_us = count_rows(source, counter, InputBatch(table, times).filter(ready))
-        side.rows = side.rows.with_ends(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
+        input_state.rows = input_state.rows.with_ends(
+            set_row_ends(input_state.rows.ends, input_state.rows.seqs, victims, last_us)
+        )
         _append_rows(config, state, number, released)
 
 
 def _count_provisionally(config: AggregateConfig, state: AggregateState, number: int, now_us: int) -> None:
-    """Counts the rows that wait at this very instant, for this evaluation only."""
-    source, side = config.join.inputs[number], state.inputs[number]
-    if not isinstance(source.window, RowsWindow) or side.waiting is None:
+    """Count the rows that wait at this instant, for this evaluation only."""
+    source, input_state = config.join.inputs[number], state.inputs[number]
+    if not isinstance(source.window, RowsWindow) or input_state.waiting is None:
         return
-    if side.counter is None:
-        raise InternalError("a ROWS window without its counter")
-    table, times = prepend_waiting(side.waiting, InputBatch(source.fields.empty_table(), np.empty(0, np.int64)))
+    if input_state.counter is None:
+        raise InternalError("a ROWS window has no counter")
+    table, times = prepend_waiting(input_state.waiting, InputBatch(source.fields.empty_table(), np.empty(0, np.int64)))
     here = times <= now_us
     if here.any():
-        released, victims, last_us = count_rows(source, side.counter.copy(), InputBatch(table, times).filter(here))
-        side.rows = side.rows.with_ends(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
+        released, victims, last_us = count_rows(
+            source, input_state.counter.copy(), InputBatch(table, times).filter(here)
+        )
+        input_state.rows = input_state.rows.with_ends(
+            set_row_ends(input_state.rows.ends, input_state.rows.seqs, victims, last_us)
+        )
         _append_rows(config, state, number, released)
 
 
 def _append_rows(config: AggregateConfig, state: AggregateState, number: int, released: ReleasedRows) -> None:
-    side = state.inputs[number]
-    rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
+    input_state = state.inputs[number]
+    rows = encode_rows(
+        config, state.layout, number, released, state.classes, input_state.attributes, state.result.order_codes
+    )
     if len(rows):
-        side.rows = concat_window_rows([side.rows, rows])
-        side.panes = merge_to_limit([*side.panes, AggregatePane(len(rows))]) if side.counter is None else []
+        input_state.rows = concat_window_rows([input_state.rows, rows])
+        input_state.panes = (
+            merge_to_limit([*input_state.panes, AggregatePane(len(rows))]) if input_state.counter is None else []
+        )

@@ -1,7 +1,7 @@
-"""The entries of all inputs and the directories they are found by: what the AS join works on.
+"""Tables of the AS join: the entries of all inputs, and the directories that find them.
 
-Tables hold nothing that the windows do not: they are made anew from them when the plan changes, when state comes back
-from bytes, and when more of them is garbage than not.
+Tables hold nothing that the windows do not hold. They are rebuilt from the windows when the plan changes, when state is
+restored, and when most of their content is garbage.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES
 
 Int64s = NDArray[np.int64]
 
-#: Directory nodes and early entries may outnumber the live entries by so many before the tables are made anew.
+#: Rebuild the tables when directory nodes and early entries exceed live entries by more than this.
 _GARBAGE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class _AccessPath:
-    """A way to find entries of an input: the key classes that have to agree."""
+    """Access path to entries of an input: the key classes that must agree."""
 
     target: int
     classes: tuple[int, ...]
 
 
 class JoinTables:
-    """Entries, directories, and which identity has which entry."""
+    """Entries, directories, and the entry of each identity."""
 
     def __init__(self, config: AggregateConfig, layout: MeasureLayout):
         self.config, self.layout = config, layout
@@ -71,19 +71,21 @@ class JoinTables:
 
     @property
     def live_entries(self) -> int:
+        """Number of entries that count rows."""
         return int(np.count_nonzero(self.entries.rows))
 
     @property
     def needs_rebuild(self) -> bool:
-        """Whether most of what is remembered is of entries that are gone."""
-        remembered = max(
+        """Whether most nodes and identities belong to entries without rows."""
+        used = max(
             int(self.directories.nodes.max(initial=0)), *(each.used for each in self._identities if each is not None), 0
         )
-        return remembered > _GARBAGE_ROWS and remembered > 4 * self.live_entries + _GARBAGE_ROWS
+        return used > _GARBAGE_ROWS and used > 4 * self.live_entries + _GARBAGE_ROWS
 
     def assign_entries(self, number: int, rows: WindowRows) -> Int64s:
-        """The entry each of these rows is to be counted in: one of its own, or, aggregated early, the one of its
-        identity.
+        """Return the entry that counts each of these rows.
+
+        A row has its own entry. If the input is aggregated early, rows of one identity share an entry.
         """
         identities = self._identities[number]
         if identities is None:
@@ -100,18 +102,18 @@ class JoinTables:
         return known[found]
 
     def release_entries(self, number: int, entries: Int64s) -> None:
-        """Entries whose rows have left; those of identities stay theirs."""
+        """Release entries whose rows have left. An entry of an identity keeps its identity."""
         if self._identities[number] is None and entries.size:
             self._free = np.concatenate([self._free, entries])
 
     def reserve_directories(self, entering: int) -> None:
-        """Room in the directories for so many rows more."""
+        """Reserve room in the directories for this many more rows."""
         most = int(self.directories.nodes.max(initial=0)) + entering
         if 2 * most > self.directories.slots.shape[1] or most > self.directories.head.shape[1]:
             self.directories = _grow_directories(self.directories, most)
 
     def load(self, number: int, rows: WindowRows) -> Int64s:
-        """Puts rows into the tables without joining them; returns their entries."""
+        """Add rows to the tables without joining them; return their entries."""
         entries = self.assign_entries(number, rows)
         self.reserve_directories(len(rows))
         changes = build_changes(
@@ -124,7 +126,7 @@ class JoinTables:
         return entries
 
     def allocate_results(self, results: int) -> JoinedResults:
-        """Room for so many results."""
+        """Allocate buffers for this many results."""
         widths = self.layout.result_widths
         return JoinedResults(
             change=np.empty(results, np.int64),
@@ -137,7 +139,7 @@ class JoinTables:
     def join(
         self, changes: EntryChanges, work: AggregationCounters, out: JoinedResults, *, joins: bool = True
     ) -> Iterator[int]:
-        """Lets changes happen; yields the number of results each time `out` is full, and once at the end."""
+        """Apply changes; yield the number of results each time `out` is full, and once at the end."""
         inputs = len(self.config.inputs)
         loops = AggregationCursors(
             np.full(inputs, NONE, np.int64), np.full(inputs, NONE, np.int64), np.array([0, NONE, 0], np.int64)
@@ -166,7 +168,7 @@ class JoinTables:
         return classes + 1 + ranges + 2 * extremes
 
     def _identity_words(self, rows: WindowRows) -> Int64s:
-        """Rule 1: join keys and group keys; besides, whatever else of a row decides what becomes of it."""
+        """Return rule 1's identity: join keys and group keys, and everything else of a row that affects its results."""
         return np.concatenate(
             [rows.words, rows.carried[:, None], rows.ranges, rows.extremes, rows.has_extreme.astype(np.int64)], axis=1
         )
@@ -198,7 +200,7 @@ class JoinTables:
 
 
 def build_changes(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> EntryChanges:
-    """Some rows of a window entering (+1) or leaving (−1), at these instants."""
+    """Return changes for some rows of a window that enter (+1) or leave (−1) at these instants."""
     pairs = np.zeros((which.size, 2 * rows.floats.shape[1]), np.float64)
     pairs[:, ::2] = sign * rows.floats[which]
     return EntryChanges(

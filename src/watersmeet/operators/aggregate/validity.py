@@ -1,10 +1,13 @@
-"""Validity of rows in an aggregation: the first and the last instant at which each row is in its window.
+"""Validity of rows in an aggregation, and evaluation instants.
 
-With EVERY, a TUMBLE window shows its finished tile. A row of tile k (`kT <= ts < (k + 1)T`) is valid during
-`[max(ts, kT + 1 µs), (k + 1)T]`. So the instant at which a tile ends sees all of that tile and nothing of the next.
-Without EVERY, and in joins without aggregation, a row of tile k is valid during `[ts, (k + 1)T - 1 µs]`.
+A row is valid from the first to the last instant at which it is in its window. With EVERY, a TUMBLE window shows its
+finished tile: a row of tile k (`kT <= ts < (k + 1)T`) is valid during `[max(ts, kT + 1 µs), (k + 1)T]`. So the instant
+at which a tile ends sees all of that tile and nothing of the next. Without EVERY, and in joins without aggregation, a
+row of tile k is valid during `[ts, (k + 1)T - 1 µs]`.
 
-ROWS windows are not here: later rows decide when a counted row ends (`operators.meet.admission`).
+ROWS windows are not here: later rows decide when a counted row ends (`window_join.admission`).
+
+Only instants at which a row enters or leaves a window are evaluated, because no other instant can differ.
 """
 
 from __future__ import annotations
@@ -51,8 +54,7 @@ def row_ends_us(window: Window | None, times: Int64s, every_us: int | None) -> I
 
 
 def last_instant_us(windows: Iterable[Window | None], largest_us: int) -> int:
-    """Return the last instant that is evaluated when a finite input ends: the largest time, or the end of its tile if
-    that is later.
+    """Return the last instant evaluated when a finite input ends: the largest time, or the end of its tile if later.
 
     >>> last_instant_us([RangeWindow(7)], 23), last_instant_us([TumbleWindow(10), TumbleWindow(4), RangeWindow(7)], 23)
     (23, 30)
@@ -68,10 +70,10 @@ def last_instant_us(windows: Iterable[Window | None], largest_us: int) -> int:
 def find_evaluation_instants(
     starts_us: list[Int64s], ends_us: list[Int64s], every_us: int, after_us: int, until_us: int
 ) -> Int64s:
-    """Return the multiples of `every_us` since the epoch, after one instant and up to another, at which a row has
-    entered or left a window.
+    """Return the multiples of `every_us` since the epoch at which a row has entered or left a window.
 
-    `starts_us` and `ends_us` are, by input, the first and the last instants of the rows.
+    Only multiples after `after_us` and up to `until_us` count. `starts_us` and `ends_us` hold, by input, the first and
+    last instants of the rows.
     """
     candidates = [_round_up_to_multiple(each, every_us) for each in starts_us]
     candidates += [_round_up_to_multiple(each[each < FOREVER_US] + 1, every_us) for each in ends_us]
@@ -80,7 +82,7 @@ def find_evaluation_instants(
 
 
 def _round_up_to_multiple(times_us: Int64s, every_us: int) -> Int64s:
-    """The first multiple at or after each time.
+    """Return the first multiple at or after each time.
 
     >>> _round_up_to_multiple(np.array([-1, 0, 1, 10]), 10).tolist()
     [0, 0, 10, 10]

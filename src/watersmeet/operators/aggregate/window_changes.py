@@ -1,4 +1,4 @@
-"""What happens to the windows between evaluations, and the results that follow from it."""
+"""Changes of the windows between evaluations, and the results that follow from them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from watersmeet.operators.window_join.work_counters import WorkCounters
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-#: Results in one piece: memory is bounded by it (and by the matches of a single row), whatever the batch.
+#: Results per piece. It bounds memory for any batch, together with the matches of a single row.
 RESULTS_PER_PIECE = 1 << 18
 
 
 @dataclass(frozen=True)
 class WindowChanges:
-    """One input's part: its rows with their entries, which of them enter and which leave, at which instants, and which
-    are then gone.
+    """Changes of one input: rows that enter and leave its window, at which instants, and which rows have then expired.
+
+    `rows` are the rows of the input with their entries in the tables.
     """
 
     number: int
@@ -44,14 +45,16 @@ class WindowChanges:
     expired: Bools
 
     def invert(self) -> WindowChanges:
+        """Return the changes that undo these."""
         return WindowChanges(
             self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.expired
         )
 
 
 def find_window_changes(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[WindowChanges]:
-    """Find who enters and who leaves at which of these instants. A row is inside at t when its first and its last
-    instant are around t.
+    """Find the rows that enter and leave each window at these instants.
+
+    A row is inside its window at instant t if t lies between its first and its last instant, both included.
     """
     return [
         _find_input_changes(state, number, config.row_starts_us(number, state.inputs[number].rows.times), instants_us)
@@ -64,29 +67,32 @@ def _find_input_changes(state: AggregateState, number: int, starts_us: Int64s, i
     enters = np.searchsorted(instants_us, starts_us, side="left")
     leaves = np.searchsorted(instants_us, rows.ends, side="right")
     inside = rows.entry >= 0
-    gone = leaves < instants_us.size
+    expired = leaves < instants_us.size
     entering = np.flatnonzero(~inside & (enters < leaves) & (enters < instants_us.size))
     entry = rows.entry.copy()
     if entering.size:
         entry[entering] = state.tables.assign_entries(number, rows.take(entering))
         state.tables.reserve_directories(entering.size)
-    leaving = np.flatnonzero(gone & (entry >= 0))
-    return WindowChanges(number, rows.with_entries(entry), entering, enters[entering], leaving, leaves[leaving], gone)
+    leaving = np.flatnonzero(expired & (entry >= 0))
+    return WindowChanges(
+        number, rows.with_entries(entry), entering, enters[entering], leaving, leaves[leaving], expired
+    )
 
 
 def apply_window_changes(
     config: AggregateConfig,
     state: AggregateState,
-    happening: list[WindowChanges],
+    window_changes: list[WindowChanges],
     instants_us: Int64s,
     tally: WorkCounters,
     *,
     closing: int,
 ) -> list[pa.RecordBatch]:
-    """Lets it all happen, in order of instants, and returns what the instants show; `closing` ends the last one, −1
-    leaves it open.
+    """Apply the changes in order of instants, and return the rows that the instants emit.
+
+    `closing` is the number of the instant that ends; −1 leaves the last instant open.
     """
-    changes = _collect_changes(config, state, happening)
+    changes = _collect_changes(config, state, window_changes)
     shown: list[pa.RecordBatch] = []
     out = state.tables.allocate_results(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
     for found in state.tables.join(changes, AggregationCounters(tally.probes, tally.touched), out):
@@ -97,23 +103,26 @@ def apply_window_changes(
             shown += state.result.add_results(results, instants_us, -1)
     if closing >= 0:
         shown += state.result.add_results(_empty_contributions(config, state), instants_us, closing)
-    for each in happening:
+    for each in window_changes:
         tally.inserts[each.number] += each.entering.size
         tally.expirations[each.number] += each.leaving.size
     return shown
 
 
-def _collect_changes(config: AggregateConfig, state: AggregateState, happening: list[WindowChanges]) -> EntryChanges:
-    """All changes by instant; in an instant rows leave first, and early aggregation makes one change of all that
-    happens to an entry.
+def _collect_changes(
+    config: AggregateConfig, state: AggregateState, window_changes: list[WindowChanges]
+) -> EntryChanges:
+    """Return all changes by instant.
+
+    Within an instant, rows leave first. Early aggregation nets all changes of an entry into one.
     """
-    parts = [build_changes(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in happening]
-    parts += [build_changes(each.number, 1, each.rows, each.entering, each.entering_at) for each in happening]
+    parts = [build_changes(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in window_changes]
+    parts += [build_changes(each.number, 1, each.rows, each.entering, each.entering_at) for each in window_changes]
     if not parts:
         return _empty_changes(state)
-    together = EntryChanges._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.argsort(2 * together.instant + (together.rows > 0), kind="stable")
-    ordered = EntryChanges._make(column[order] for column in together)
+    combined = EntryChanges._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(2 * combined.instant + (combined.rows > 0), kind="stable")
+    ordered = EntryChanges._make(column[order] for column in combined)
     return _net_per_entry(ordered, state.tables.entries.rows.size) if config.early else ordered
 
 
@@ -136,7 +145,7 @@ def _build_contributions(
     instant_of_change: Int64s,
     found: JoinedResults,
 ) -> Contributions:
-    """Results with their groups; those that a predicate rules out which only values can decide are left out."""
+    """Return results with their groups, without those that a residual predicate rejects."""
     tables = state.tables
     instants, met, ints, approx, pairs = (
         instant_of_change[found.change],
@@ -179,17 +188,17 @@ def _build_contributions(
 
 
 def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array]:
-    """The columns of single results, through what is carried of each input."""
+    """Return the columns of single results, from the carried attributes of each input."""
     found: dict[Column, pa.Array] = {}
 
-    def column(wanted: Column) -> pa.Array:
-        if wanted not in found:
-            if wanted.source is None:
-                raise InternalError(f'column "{wanted.name}" was never bound')
-            number = config.join.aliases[wanted.source]
-            place = config.carried[number].attributes.index(wanted)
-            found[wanted] = state.inputs[number].attributes.values.take(place, state.tables.carried[met[:, number]])
-        return found[wanted]
+    def column(reference: Column) -> pa.Array:
+        if reference not in found:
+            if reference.source is None:
+                raise InternalError(f'column "{reference.name}" was never bound')
+            number = config.join.aliases[reference.source]
+            place = config.carried[number].attributes.index(reference)
+            found[reference] = state.inputs[number].attributes.values.take(place, state.tables.carried[met[:, number]])
+        return found[reference]
 
     return column
 

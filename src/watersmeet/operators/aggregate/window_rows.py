@@ -1,4 +1,9 @@
-"""The rows of one input's window, and those that still wait to enter it, as columns of numbers."""
+"""Rows of one input's window and rows that still wait to enter it, as columns of numbers; and their panes.
+
+A pane is a run of neighbouring rows that arrived in one batch and are saved together. Rows expire from a pane one by
+one, and their order stays. A pane is saved once, as it was on arrival: the row ends determine which rows have expired
+since. So a window is not rewritten with every batch. A pane is deleted when its last row expires.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +15,25 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
 OUTSIDE = -1
+#: Neighbours are merged if a window has more panes than this, so that tiny batches do not leave thousands.
+MAX_PANES = 16
 
 
 @dataclass(frozen=True)
 class WindowRows:
-    """One row each: its time, the last instant at which it is valid, and the rest as the kernels read it.
+    """Rows as columns: time, last instant of validity, and the values that the kernels read.
 
-    `entry` is the entry the row is counted in, −1 while it is outside the window; `identity` says which rows may share
-    an entry.
+    `entry` is the entry that counts the row, −1 while the row is outside its window.
     """
 
     times: Int64s
     ends: Int64s
-    seqs: Int64s  # place in the stream, where rows are counted
+    seqs: Int64s  # position in the stream, if the window counts rows
     words: Int64s  # 2-D: codes of the join keys, by class
     carried: Int64s
     ranges: Int64s  # 2-D
-    extremes: Int64s  # 2-D: codes of what MIN and MAX look at
+    extremes: Int64s  # 2-D: codes of the arguments of MIN and MAX
     has_extreme: Bools  # 2-D
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
@@ -43,18 +48,20 @@ class WindowRows:
         return sum(getattr(self, each.name).nbytes for each in fields(self))
 
     def take(self, chosen: Int64s | Bools) -> WindowRows:
+        """Return the chosen rows."""
         return WindowRows(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
     def with_entries(self, entry: Int64s) -> WindowRows:
-        """The same rows, counted in these entries."""
+        """Return the same rows, counted in these entries."""
         return replace(self, entry=entry)
 
     def with_ends(self, ends: Int64s) -> WindowRows:
+        """Return the same rows with these ends."""
         return replace(self, ends=ends)
 
 
 def concat_window_rows(parts: list[WindowRows]) -> WindowRows:
-    """The rows of several, one after the other."""
+    """Concatenate the rows of several parts."""
     if len(parts) == 1:
         return parts[0]
     return WindowRows(
@@ -62,24 +69,24 @@ def concat_window_rows(parts: list[WindowRows]) -> WindowRows:
     )
 
 
-#: Neighbours are put together when a window has more panes than this, so that tiny batches do not leave thousands.
-MAX_PANES = 16
-
-
 @dataclass(eq=False)
 class AggregatePane:
-    """A run of so many rows. Its identity tells whether it is saved already; what it has lost since does not matter."""
+    """A run of this many rows.
+
+    Its identity tells whether it is saved already. Rows that expired since do not matter.
+    """
 
     rows: int
 
 
-def evict_from_panes(panes: list[AggregatePane], gone: Bools) -> list[AggregatePane]:
-    """The panes that are left when these rows of the window are gone.
+def evict_from_panes(panes: list[AggregatePane], expired: Bools) -> list[AggregatePane]:
+    """Remove expired rows of the window from its panes; return the panes that still have rows.
 
-    >>> [pane.rows for pane in evict_from_panes([AggregatePane(2), AggregatePane(1), AggregatePane(2)], np.array([True, False, True, False, False]))]
+    >>> panes = [AggregatePane(2), AggregatePane(1), AggregatePane(2)]
+    >>> [pane.rows for pane in evict_from_panes(panes, np.array([True, False, True, False, False]))]
     [1, 2]
     """
-    before = np.concatenate([[0], np.cumsum(~gone)])
+    before = np.concatenate([[0], np.cumsum(~expired)])
     start = 0
     for pane in panes:
         start, end = start + pane.rows, start
@@ -88,9 +95,7 @@ def evict_from_panes(panes: list[AggregatePane], gone: Bools) -> list[AggregateP
 
 
 def merge_to_limit(panes: list[AggregatePane]) -> list[AggregatePane]:
-    """The same rows in a bounded number of panes: the two neighbours with the fewest rows become one, as often as is
-    needed.
-    """
+    """Return the same rows in at most `MAX_PANES` panes: merge the two smallest neighbours until the limit holds."""
     panes = [pane for pane in panes if pane.rows]
     while len(panes) > MAX_PANES:
         at = min(range(len(panes) - 1), key=lambda place: panes[place].rows + panes[place + 1].rows)

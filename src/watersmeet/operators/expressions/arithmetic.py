@@ -1,4 +1,4 @@
-"""`+ - * / %`, negation and the numeric functions. Integers never wrap; a zero divisor gives NULL."""
+"""`+ - * / %`, negation and the numeric functions. Integers never wrap; division by zero gives NULL."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def evaluate_ceil(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_round(node: Call, rows: EvaluationRows) -> Datum:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest whole number, halves away from zero."""
     return _round_to_whole("round", rows.evaluate_datum(node.args[0]), pc.RoundOptions(0, "half_towards_infinity"))
 
 
 def evaluate_sqrt(node: Call, rows: EvaluationRows) -> Datum:
-    """The square root; NaN below zero."""
+    """Return the square root; NaN below zero."""
     return call_kernel("sqrt", rows.evaluate_datum(node.args[0]))
 
 
 def call_checked(node: Expr, kernel: str, *args: Datum) -> Array:
-    """A checked kernel, whose complaint becomes an error that shows the expression."""
+    """Call a checked kernel; its failure becomes an error that shows the expression."""
     try:
         return call_kernel(kernel, *args)
     except pa.ArrowInvalid as error:
@@ -76,6 +76,7 @@ def call_checked(node: Expr, kernel: str, *args: Datum) -> Array:
 
 
 def null_where_zero(divisor: Datum) -> Array:
+    """Return the divisor with NULL in place of zero."""
     zero = pa.scalar(Decimal(0), divisor.type) if pa.types.is_decimal(divisor.type) else pa.scalar(0, divisor.type)
     return call_kernel("if_else", call_kernel("equal", divisor, zero), pa.scalar(None, divisor.type), divisor)
 
@@ -87,7 +88,7 @@ def _divide(node: Arithmetic, left: Datum, right: Datum) -> Array:
 
 
 def _remainder(left: Array, right: Array) -> Array:
-    """What is left of a division that rounds towards zero: it has the sign of the dividend.
+    """Return the remainder of a division that rounds towards zero: it has the sign of the dividend.
 
     >>> _remainder(pa.array([7, -7, 7, 7]), pa.array([3, 3, -3, 0])).to_pylist()
     [1, -1, 1, None]
@@ -105,7 +106,10 @@ def _remainder(left: Array, right: Array) -> Array:
 
 
 def _decimal_remainder(left: Array, right: Array) -> Array:
-    """Decimals have no such kernel in Arrow; Python's own remainder truncates as well, and is exact at this precision."""
+    """Return the remainder of decimals with Python, because Arrow has no such kernel.
+
+    Python's remainder truncates as well, and is exact at this precision.
+    """
     scale = max(left.type.scale, right.type.scale)
     with decimal.localcontext(prec=100):
         values = [

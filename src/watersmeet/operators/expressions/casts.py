@@ -1,7 +1,7 @@
-"""CAST: every coercion the binder writes, and those the caller does.
+"""CAST: coercions written by the binder and by the caller, between numbers, text, times and booleans.
 
-Towards zero for whole numbers, NULL for text that does not read as the wanted type, an error for a number that does not
-fit.
+Integers truncate towards zero. Text that does not parse becomes NULL; each distinct text is parsed once. A number that
+does not fit raises.
 """
 
 from __future__ import annotations
@@ -36,38 +36,21 @@ from watersmeet.operators.expressions.rows import (
 from watersmeet.operators.expressions.temporal import convert_unit
 
 _EXACT_CONTEXT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-
-
 _MAX_PRECISION = 38
-
-
-#: Integers up to this size are doubles, and so are powers of ten up to this exponent.
+#: Integers up to this size are exact as doubles, and so are powers of ten up to this exponent.
 _EXACT_INTEGER = 2**53
-
-
 _EXACT_EXPONENT = 22
-
-
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-
-
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
-
-
-#: No 64-bit integer has more digits, leading zeros aside; Python refuses to read thousands of them.
+#: Longer texts are not parsed as integers: Python refuses to read thousands of digits.
 _MAX_DIGITS = 4_000
-
-
 _BOOLEANS = {"true": True, "false": False}
-
-
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def evaluate_cast(node: Cast, rows: EvaluationRows) -> Datum:
+    """Evaluate CAST."""
     arg = rows.evaluate_datum(node.arg)
     if arg.type == node.type:
         return arg
@@ -85,7 +68,7 @@ def evaluate_cast(node: Cast, rows: EvaluationRows) -> Datum:
 
 
 def convert(values: Array, kind: pa.DataType) -> Array:
-    """The values as another type; raises `pa.ArrowInvalid` for a number that does not fit.
+    """Convert values to another type; raise `pa.ArrowInvalid` for a number that does not fit.
 
     >>> convert(pa.array([1.9, -1.9, None]), pa.int32()).to_pylist()
     [1, -1, None]
@@ -107,12 +90,13 @@ def convert(values: Array, kind: pa.DataType) -> Array:
 def decimals_to_doubles(values: Array) -> Array:
     """Convert each decimal to its nearest double, correctly rounded.
 
-    Arrow's own cast multiplies by a rounded power of ten, so it misses the nearest double in about one of eight
+    Arrow's own cast multiplies by a rounded power of ten. So it misses the nearest double for about one in eight
     decimals of two places. IEEE 754 division rounds correctly, so dividing two exact doubles is enough. Decimals that
     have no such quotient take Python's exact conversion, once per distinct value.
 
     >>> decimals_to_doubles(pa.array([Decimal("1.15"), None], pa.decimal128(7, 2))).to_pylist()
     [1.15, None]
+
     """
     if values.type.bit_width < 128:
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
@@ -127,19 +111,19 @@ def decimals_to_doubles(values: Array) -> Array:
 
 
 def quantize_exactly(number: float | str, scale: int) -> Decimal:
-    """A number with `scale` digits after the point, halves away from zero.
+    """Return a number with `scale` digits after the point, halves rounded away from zero.
 
     >>> quantize_exactly(0.125, 2)
     Decimal('0.13')
     """
     value = Decimal(number)
     if not value.is_finite():
-        raise OverflowError(f"{number} is no decimal")
+        raise OverflowError(f"{number} is not a decimal")
     return value.quantize(Decimal(1).scaleb(-scale), context=_EXACT_CONTEXT)
 
 
 def parse_text(values: Array, kind: pa.DataType) -> Array:
-    """Each text as a value of `kind`, NULL where it is none.
+    """Parse each text as a value of `kind`, NULL if it does not parse.
 
     >>> parse_text(pa.array(["12", "1e3", "x", None]), pa.float64()).to_pylist()
     [12.0, 1000.0, None, None]
@@ -155,10 +139,14 @@ def parse_text(values: Array, kind: pa.DataType) -> Array:
 
 
 def parse_instant_us(text: str) -> int | None:
-    """An ISO 8601 date or time as microseconds since the epoch, UTC unless it says otherwise; None when it is none.
+    """Parse an ISO 8601 date or time to microseconds since the epoch; None if it does not parse.
 
-    >>> parse_instant_us("1970-01-01T00:00:01Z"), parse_instant_us("1970-01-01 01:00:00+01:00"), parse_instant_us("soon")
-    (1000000, 0, None)
+    A time without a zone is UTC.
+
+    >>> parse_instant_us("1970-01-01T00:00:01Z"), parse_instant_us("1970-01-01 01:00:00+01:00")
+    (1000000, 0)
+    >>> parse_instant_us("soon") is None
+    True
     """
     try:
         moment = dt.datetime.fromisoformat(text)
@@ -168,9 +156,9 @@ def parse_instant_us(text: str) -> int | None:
 
 
 def to_integer(values: Array, kind: pa.DataType) -> Array:
-    """Cut off towards zero; what does not fit, NaN included, raises.
+    """Truncate towards zero; raise for values that do not fit, including NaN.
 
-    Arrow's safe cast refuses fractions and whatever is out of range, so cutting off first leaves it the range to check.
+    Arrow's safe cast refuses fractions and values out of range. So truncating first leaves only the range to check.
     """
     if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         values = call_kernel("trunc", values)
@@ -178,7 +166,10 @@ def to_integer(values: Array, kind: pa.DataType) -> Array:
 
 
 def to_float(values: Array, kind: pa.DataType) -> Array:
-    """Convert to the nearest float: integers beyond 2**53 round, doubles too large for a single become infinite."""
+    """Convert to the nearest float.
+
+    Integers beyond 2**53 round, and doubles too large for a single become infinite.
+    """
     if pa.types.is_decimal(values.type):
         values = decimals_to_doubles(values)
     return values.cast(kind, safe=False)
@@ -197,7 +188,7 @@ def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
 
 
 def to_decimal(values: Array, kind: pa.Decimal128Type[Any, Any]) -> Array:
-    """Rounded half away from zero to the wanted scale; what has too many digits raises."""
+    """Round half away from zero to the requested scale; raise for values with too many digits."""
     if pa.types.is_floating(values.type):
         return map_unique(lambda number: quantize_exactly(number, kind.scale), values, kind)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
@@ -224,14 +215,17 @@ def _to_text(values: Array, kind: pa.DataType) -> Array:
 
 
 def _to_date(values: Array, kind: pa.DataType) -> Array:
-    """The day in UTC."""
+    """Convert to the day in UTC."""
     if pa.types.is_timestamp(values.type):
         values = values.view(pa.timestamp(values.type.unit)).cast(pa.date32())
     return values.cast(kind)
 
 
 def _to_timestamp(values: Array, kind: pa.TimestampType[Any, Any]) -> Array:
-    """The same instant: a time without a zone is UTC, a date is its first moment, a finer unit is cut off downwards."""
+    """Convert to the same instant.
+
+    A time without a zone is UTC, a date is its first moment, and a finer unit is rounded down.
+    """
     if pa.types.is_timestamp(values.type):
         return convert_unit(values.view(pa.timestamp(values.type.unit)), kind.unit).view(kind)
     if pa.types.is_date(values.type):

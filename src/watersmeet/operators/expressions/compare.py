@@ -1,7 +1,7 @@
 """Comparisons, with SQL's three-valued logic and one total order on floats.
 
-Arrow compares floats as IEEE 754 does (NaN equals nothing). Here NaN equals NaN and stands above every other number,
-and -0.0 equals 0.0, so floats are compared by Arrow first and corrected where a NaN is involved.
+Arrow compares floats as IEEE 754 does: NaN equals nothing. Here NaN equals NaN and is above every other number, and
+-0.0 equals 0.0. So floats are first compared by Arrow, then corrected where a NaN is involved.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def evaluate_is_null(node: IsNull, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_in(node: In, rows: EvaluationRows) -> Datum:
-    """True where one option is equal; else NULL where the value or an option is NULL.
+    """Evaluate IN: true if one option is equal; otherwise NULL if the value or an option is NULL.
 
-    Constant options are looked up together, so that a list of thousands costs one pass; the others are compared one by
+    Constant options are looked up together, so that a list of thousands costs one pass. The others are compared one by
     one.
     """
     arg = rows.evaluate_datum(node.arg)
@@ -51,7 +51,7 @@ def evaluate_in(node: In, rows: EvaluationRows) -> Datum:
 
 
 def compare(op: str, left: Datum, right: Datum) -> Datum:
-    """`left op right`, NULL where a side is NULL.
+    """Evaluate `left op right`, NULL if a side is NULL.
 
     >>> nan = float("nan")
     >>> compare(">", pa.array([nan, nan, 1.0]), pa.array([1.0, nan, None])).to_pylist()
@@ -100,5 +100,5 @@ def _compare_with_constants(arg: Datum, constants: list[Scalar]) -> Datum:
 
 
 def _without_negative_zero(values: Datum) -> Array:
-    """-0.0 becomes 0.0: adding zero does that and changes no other number."""
+    """Replace -0.0 by 0.0. Adding zero does that and changes no other number."""
     return call_kernel("add", values, pa.scalar(0.0, values.type))

@@ -1,7 +1,8 @@
-"""AND, OR, NOT, CASE, COALESCE, NULLIF, GREATEST, LEAST: what decides which other expressions count.
+"""AND, OR, NOT, CASE, COALESCE, NULLIF, GREATEST, LEAST: expressions that decide which other expressions count.
 
-Law: an expression that no row reaches must not raise. CASE evaluates a branch on the rows that take it only. AND, OR
-and COALESCE try all rows at once first, which is fast, and go row by row through their arguments only when that raised.
+Law: an expression that no row reaches must not raise. CASE evaluates a branch only on the rows that take it. AND, OR
+and COALESCE first try all rows at once, which is fast. Only if that raises, they evaluate each argument on the rows
+that reach it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from watersmeet.operators.expressions.rows import (
     find_true_rows,
 )
 
-#: Rows whose value is settled and the value they have.
+#: Rows with a final value, and that value.
 RowPiece = tuple[RowNumbers, Array]
 
 
@@ -45,19 +46,21 @@ def evaluate_not(node: Not, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_case(node: Case, rows: EvaluationRows) -> Datum:
-    """Filter, evaluate, scatter: every row goes to its first true branch, every branch sees its own rows."""
+    """Evaluate CASE: every row goes to its first true branch, and every branch sees only its own rows."""
     pieces: list[RowPiece] = []
-    left = np.arange(rows.length)
+    remaining = np.arange(rows.length)
     for condition, result in node.branches:
-        taken = rows.select(left).evaluate_predicate(condition)
-        pieces.append((left[taken], rows.select(left[taken]).evaluate_array(result)))
-        left = left[~taken]
-    otherwise = pa.nulls(len(left)) if node.default is None else rows.select(left).evaluate_array(node.default)
-    return scatter([*pieces, (left, otherwise)])
+        taken = rows.select(remaining).evaluate_predicate(condition)
+        pieces.append((remaining[taken], rows.select(remaining[taken]).evaluate_array(result)))
+        remaining = remaining[~taken]
+    otherwise = (
+        pa.nulls(len(remaining)) if node.default is None else rows.select(remaining).evaluate_array(node.default)
+    )
+    return scatter([*pieces, (remaining, otherwise)])
 
 
 def evaluate_coalesce(node: Call, rows: EvaluationRows) -> Datum:
-    """The first argument that is not NULL."""
+    """Return the first argument that is not NULL."""
     try:
         return call_kernel("coalesce", *(rows.evaluate_datum(arg) for arg in node.args))
     except QueryError:
@@ -65,7 +68,7 @@ def evaluate_coalesce(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_nullif(node: Call, rows: EvaluationRows) -> Datum:
-    """NULL where the two are equal, else the first."""
+    """Return NULL where the two arguments are equal, else the first."""
     first, second = (rows.evaluate_array(arg) for arg in node.args)
     same = find_true_rows(_as_array(compare("=", first, second)))
     return call_kernel("if_else", pa.array(same), pa.scalar(None, first.type), first)
@@ -80,7 +83,7 @@ def evaluate_least(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def scatter(pieces: list[RowPiece]) -> Array:
-    """One array out of pieces that cover the rows 0, 1, 2, … between them.
+    """Assemble one array from pieces that together cover the rows 0, 1, 2, …
 
     >>> scatter([(np.array([2]), pa.array(["c"])), (np.array([0, 1]), pa.array(["a", "b"]))]).to_pylist()
     ['a', 'b', 'c']
@@ -105,31 +108,31 @@ def _fold_with_fallback(
 def _fold_undecided_rows(
     args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, decides: Callable[[Array], Bools]
 ) -> Array:
-    """From left to right, each argument on the rows that are not decided yet; raises what a row that gets there raises."""
+    """Fold from left to right, each argument on the undecided rows only; raise what a row that gets there raises."""
     pieces: list[RowPiece] = []
-    left = np.arange(rows.length)
+    remaining = np.arange(rows.length)
     so_far = rows.evaluate_array(args[0])
     for arg in args[1:]:
         decided = decides(so_far)
-        pieces.append((left[decided], so_far.filter(pa.array(decided))))
-        left, so_far = left[~decided], so_far.filter(pa.array(~decided))
-        so_far = call_kernel(kernel, so_far, rows.select(left).evaluate_array(arg))
-    return scatter([*pieces, (left, so_far)])
+        pieces.append((remaining[decided], so_far.filter(pa.array(decided))))
+        remaining, so_far = remaining[~decided], so_far.filter(pa.array(~decided))
+        so_far = call_kernel(kernel, so_far, rows.select(remaining).evaluate_array(arg))
+    return scatter([*pieces, (remaining, so_far)])
 
 
 def _coalesce_missing_rows(args: tuple[Expr, ...], rows: EvaluationRows) -> Array:
     pieces: list[RowPiece] = []
-    left = np.arange(rows.length)
+    remaining = np.arange(rows.length)
     for arg in args:
-        values = rows.select(left).evaluate_array(arg)
+        values = rows.select(remaining).evaluate_array(arg)
         missing = find_null_rows(values)
-        pieces.append((left[~missing], values.filter(pa.array(~missing))))
-        left = left[missing]
-    return scatter([*pieces, (left, pa.nulls(len(left)))])
+        pieces.append((remaining[~missing], values.filter(pa.array(~missing))))
+        remaining = remaining[missing]
+    return scatter([*pieces, (remaining, pa.nulls(len(remaining)))])
 
 
 def _pick_better(best: Array, other: Array, op: str) -> Array:
-    """Whichever of the two wins, NULL counting as no candidate: `best op other` says that the other does."""
+    """Return the better of two values per row: `best op other` means that the other wins. NULL never wins."""
     replaced = call_kernel(
         "or", call_kernel("is_null", best), call_kernel("coalesce", compare(op, best, other), pa.scalar(False))
     )

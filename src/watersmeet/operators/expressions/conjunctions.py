@@ -1,10 +1,10 @@
-"""Conjunctions of predicates under the rule for errors, and expressions on rows some of which raise.
+"""Conjunctions of predicates under the rule for errors, and expressions that raise on some rows.
 
 Law: a row fails a conjunction if any conjunct is false or NULL, whatever the others do. An error counts only on a row
 that no conjunct rejects. So an error never depends on the order in which conjuncts are tested.
 
-Everything is evaluated on all rows at once. Only if that raises are rows looked at more closely: first without the rows
-that other conjuncts reject, then by halves.
+Everything is evaluated on all rows at once. Only if that raises, the rows are examined more closely: first without the
+rows that other conjuncts reject, then by halves.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from watersmeet.operators.expressions.evaluator import EVALUATORS, evaluate
 from watersmeet.operators.expressions.rows import Array, Bools, EvaluationRows, RowNumbers
 
 Columns = Callable[[Column], Array]
-
-
-#: Evaluations that may raise before an early test stops looking for the rows to blame and keeps the rest.
+#: Evaluations that may raise before an early test stops searching for the failing rows and keeps the rest.
 MAX_ERRORS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyTest:
-    """Rows that may still be results: all conjuncts are true, or some raise and none is known to fail. `raised` are
-    those that raised.
+    """Rows that may still be results: all conjuncts are true, or some raise and none is known to fail.
+
+    `raised` are the conjuncts that raised.
     """
 
     keep: Bools
@@ -38,8 +37,9 @@ class EarlyTest:
 
 
 def all_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Bools:
-    """Return the rows on which every predicate is true; raise if some row is rejected by none and one of them raises on
-    it.
+    """Return the rows on which every predicate is true.
+
+    Raise if one of them raises on a row that none rejects.
 
     >>> from watersmeet.algebra.expressions import Arithmetic, Comparison, Literal
     >>> x, zero = Column("x", source="a"), Literal(0, pa.int64())
@@ -55,8 +55,9 @@ def all_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Bools
 
 
 def maybe_true(predicates: Sequence[Expr], columns: Columns, length: int) -> EarlyTest:
-    """Return the rows that the predicates do not reject. Rows on which one raises are kept: a later test decides about
-    them.
+    """Return the rows that the predicates do not reject.
+
+    Rows on which a predicate raises are kept: a later test decides about them.
     """
     keep = np.zeros(length, np.bool_)
     search = _ConjunctionTest(tuple(predicates), EvaluationRows(columns, length, EVALUATORS), keep, MAX_ERRORS)
@@ -76,9 +77,9 @@ def evaluate_or_null(expr: Expr, columns: Columns, length: int) -> tuple[Array, 
 
 
 def may_raise(expr: Expr, no_rows: Callable[[Column], Array]) -> bool:
-    """Return whether some row could make the expression raise; `no_rows` gives columns without rows, for their types.
+    """Return whether some row could make the expression raise; `no_rows` returns columns without rows, for their types.
 
-    Comparisons and logic never raise, and neither does the arithmetic of floats. Casts and function calls are taken to.
+    Comparisons, logic and the arithmetic of floats never raise. Casts and function calls are assumed to raise.
 
     >>> x = Column("x", source="a")
     >>> may_raise(Arithmetic("+", x, x), lambda column: pa.array([], pa.int64()))
@@ -109,7 +110,10 @@ def _values_by_halves(expr: Expr, rows: EvaluationRows, numbers: RowNumbers, err
 
 @dataclass(slots=True)
 class _ConjunctionTest:
-    """Tests predicates on blocks of rows. With `patience` None an error that counts is raised; else its block is kept."""
+    """A test of predicates on blocks of rows.
+
+    With `errors_left` None, an error that counts is raised. Otherwise its block is kept.
+    """
 
     predicates: tuple[Expr, ...]
     rows: EvaluationRows
@@ -149,4 +153,4 @@ class _ConjunctionTest:
                     left = left if holds.all() else left[holds]
             if not errors or left.size == before or not left.size:
                 return left, errors
-            open_predicates = list(errors)  # the others are true on all rows that are left
+            open_predicates = list(errors)  # the others are true on all remaining rows

@@ -1,4 +1,4 @@
-"""The table of evaluators, and the two ways in."""
+"""Evaluation of expressions: the two entry points, and the evaluators by kind of node and by function name."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from watersmeet.operators.expressions.strings import evaluate_like
 
 
 def evaluate(expr: Expr, columns: Callable[[Column], Array], length: int) -> Array:
-    """The value of a bound expression for each of `length` rows, as one Arrow array.
+    """Return the value of a bound expression for each of `length` rows, as one Arrow array.
 
-    `columns` gives a column's values, one per row. Never chunked, never a scalar.
+    `columns` returns a column's values, one per row. The result is never chunked and never a scalar.
 
     >>> price = Column("price", source="a")
     >>> doubled = Arithmetic("*", price, Literal(2, pa.int64()))
@@ -54,7 +54,7 @@ def evaluate(expr: Expr, columns: Callable[[Column], Array], length: int) -> Arr
 
 
 def is_true(expr: Expr, columns: Callable[[Column], Array], length: int) -> Bools:
-    """The rows for which a bound predicate is true; where it is NULL it is not.
+    """Return the rows for which a bound predicate is true. NULL is not true.
 
     >>> cheap = Comparison("<", Column("price", source="a"), Literal(3, pa.int64()))
     >>> is_true(cheap, lambda column: pa.array([1, None, 3]), 3)
@@ -76,6 +76,7 @@ def _evaluate_literal(literal: Literal, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_call(node: Call, rows: EvaluationRows) -> Datum:
+    """Evaluate a function call."""
     function = FUNCTIONS.get(node.name)
     if function is None:
         raise InternalError(f"no evaluator for the function {node.name}")

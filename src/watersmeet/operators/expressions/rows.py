@@ -1,4 +1,4 @@
-"""The rows an expression is evaluated over, and the few ways the evaluators call Arrow."""
+"""Rows that an expression is evaluated on, and the ways in which evaluators call Arrow and Python functions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,10 @@ from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError, QueryError
 
 Array: TypeAlias = "pa.Array[Any]"
-
-
 Scalar: TypeAlias = "pa.Scalar[Any]"
-
-
 #: A value per row, or one value for all rows (constants stay scalars as long as Arrow's kernels take them).
 Datum: TypeAlias = "pa.Array[Any] | pa.Scalar[Any]"
-
-
 Bools = npt.NDArray[np.bool_]
-
-
 RowNumbers = npt.NDArray[np.int64]
 
 
@@ -39,9 +31,9 @@ class EvaluationRows:
     evaluators: Mapping[type[Expr], Callable[[Any, EvaluationRows], Datum]]
 
     def evaluate_datum(self, expr: Expr) -> Datum:
-        """The expression's value, a scalar where it is the same for all rows.
+        """Return the expression's value, as a scalar if it is the same for all rows.
 
-        Without rows there are no scalars either: an expression no row reaches must not raise.
+        Without rows there are no scalars either: an expression that no row reaches must not raise.
         """
         evaluator = self.evaluators.get(type(expr))
         if evaluator is None:
@@ -50,39 +42,38 @@ class EvaluationRows:
         return found if self.length else broadcast(found, 0)
 
     def evaluate_array(self, expr: Expr) -> Array:
-        """The expression's value as one array of `length` values."""
+        """Return the expression's value as one array of `length` values."""
         return broadcast(self.evaluate_datum(expr), self.length)
 
     def evaluate_predicate(self, expr: Expr) -> Bools:
-        """Where the predicate is true; NULL is not true."""
+        """Return where the predicate is true. NULL is not true."""
         return find_true_rows(self.evaluate_array(expr))
 
     def select(self, numbers: RowNumbers) -> EvaluationRows:
-        """The rows with these numbers, in this order. A column is gathered when first asked for, and once."""
+        """Return the rows with these numbers, in this order. A column is gathered once, on first use."""
         if len(numbers) == self.length and (np.diff(numbers) == 1).all():
             return self
         picked: dict[Column, Array] = {}
 
-        def column(wanted: Column) -> Array:
-            if wanted not in picked:
-                picked[wanted] = self.column(wanted).take(numbers)
-            return picked[wanted]
+        def column(reference: Column) -> Array:
+            if reference not in picked:
+                picked[reference] = self.column(reference).take(numbers)
+            return picked[reference]
 
         return EvaluationRows(column, len(numbers), self.evaluators)
 
 
 def call_kernel(function: str, *args: Datum, options: pc.FunctionOptions | None = None) -> Array:
-    """An Arrow kernel by name: its result is a scalar only where every argument is one.
+    """Call an Arrow kernel by name. Its result is a scalar only if every argument is one.
 
-    The published stubs know neither all kernels nor scalars among their arguments, so the kernels are called here and
-    nowhere else.
+    The published stubs miss some kernels and scalar arguments, so all kernels are called here and nowhere else.
     """
     found: Array = pc.call_function(function, list(args), options)
     return found
 
 
 def broadcast(value: Datum, length: int) -> Array:
-    """One value for all rows becomes a value per row."""
+    """Return one value per row; a scalar is repeated."""
     if not isinstance(value, pa.Scalar):
         return value
     if not value.is_valid:
@@ -93,18 +84,18 @@ def broadcast(value: Datum, length: int) -> Array:
 
 
 def make_nulls(kind: Any, length: int) -> Array:
-    """`length` NULLs of a type (typed `Any`, since the stubs list the types one by one)."""
+    """Return `length` NULLs of a type (typed `Any`, because the stubs list the types one by one)."""
     found: Array = pa.nulls(length, kind)
     return found
 
 
 def constant_value(value: Datum) -> Any:
-    """The Python value of a constant; None for NULL and for what differs from row to row."""
+    """Return the Python value of a constant; None for NULL and for values that differ by row."""
     return value.as_py() if isinstance(value, pa.Scalar) else None
 
 
 def find_true_rows(flags: Array) -> Bools:
-    """A boolean array as numpy, NULL as False."""
+    """Return a boolean array as numpy, with NULL as False."""
     if pa.types.is_null(flags.type):
         return np.zeros(len(flags), np.bool_)
     found: Bools = call_kernel("coalesce", flags, pa.scalar(False)).to_numpy(zero_copy_only=False)
@@ -112,7 +103,7 @@ def find_true_rows(flags: Array) -> Bools:
 
 
 def find_null_rows(*values: Array) -> Bools:
-    """Rows in which any of the arrays is null."""
+    """Return the rows in which any of the arrays is null."""
     found = np.zeros(len(values[0]), np.bool_)
     for array in values:
         if array.null_count:
@@ -121,19 +112,19 @@ def find_null_rows(*values: Array) -> Bools:
 
 
 def to_int64(values: Array) -> RowNumbers:
-    """The 64-bit integers (or times, or durations) of an array, 0 where it is null."""
+    """Return the 64-bit integers (or times, or durations) of an array, 0 for null."""
     plain = values.view(pa.int64())
     filled: RowNumbers = call_kernel("coalesce", plain, pa.scalar(0)).to_numpy(zero_copy_only=False)
     return filled
 
 
 def to_arrow(values: npt.NDArray[Any], nulls: Bools, kind: pa.DataType) -> Array:
-    """A numpy array as Arrow, null where `nulls` says so."""
+    """Return a numpy array as Arrow, null where `nulls` is true."""
     return pa.array(values, type=kind, mask=nulls if nulls.any() else None)
 
 
 def map_unique(function: Callable[[Any], Any], values: Array, kind: pa.DataType) -> Array:
-    """`function` of every value, NULL for NULL.
+    """Apply a Python function once per distinct value; NULL stays NULL.
 
     >>> map_unique(str.upper, pa.array(["a", None, "a"]), pa.string()).to_pylist()
     ['A', None, 'A']
@@ -144,7 +135,7 @@ def map_unique(function: Callable[[Any], Any], values: Array, kind: pa.DataType)
 
 
 def map_unique_rows(function: Callable[..., Any], arrays: list[Array], kind: pa.DataType) -> Array:
-    """`function` of every row of several arrays, NULL where any of them is NULL.
+    """Apply a Python function once per distinct row of several arrays; NULL if any of them is NULL.
 
     >>> map_unique_rows(str.startswith, [pa.array(["ab", "ab"]), pa.array(["a", None])], pa.bool_()).to_pylist()
     [True, None]
@@ -161,13 +152,14 @@ def map_unique_rows(function: Callable[..., Any], arrays: list[Array], kind: pa.
 
 
 def is_all_ascii(values: Array) -> bool:
+    """Return whether all strings are ASCII."""
     return bool(find_true_rows(call_kernel("coalesce", call_kernel("string_is_ascii", values), pa.scalar(True))).all())
 
 
 def _distinct_rows(codes: list[Any]) -> tuple[RowNumbers, RowNumbers]:
-    """The number of one row of each distinct combination of codes, and which combination each row has.
+    """Return one row number per distinct combination of codes, and the combination of each row.
 
-    Codes are folded from the left and made dense after each column, so that the product never leaves int64.
+    Codes are folded from the left and renumbered after each column, so that the product stays within int64.
     """
     folded = np.zeros(len(codes[0]), np.int64)
     for column in codes:
@@ -177,7 +169,7 @@ def _distinct_rows(codes: list[Any]) -> tuple[RowNumbers, RowNumbers]:
 
 
 def expression_excerpt(expr: Expr) -> str:
-    """The expression as an error message shows it."""
+    """Return the expression as text for an error message, shortened if long."""
     from watersmeet.algebra.render import format_expression
 
     text = format_expression(expr)
@@ -185,4 +177,5 @@ def expression_excerpt(expr: Expr) -> str:
 
 
 def overflow_error(expr: Expr, noun: str = "integer") -> QueryError:
+    """Return the error for a result that does not fit its type."""
     return QueryError(f"{noun} overflow in {expression_excerpt(expr)}", span=expr.span)

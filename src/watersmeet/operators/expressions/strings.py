@@ -23,7 +23,7 @@ from watersmeet.operators.expressions.rows import (
     map_unique_rows,
 )
 
-#: No Arrow string is longer, so a position beyond says no more than this one.
+#: No Arrow string is longer, so larger positions are equivalent to this one.
 _MAX_POSITION = 2**31
 _MAX_PATTERN_LENGTH = 10_000
 
@@ -57,7 +57,7 @@ def evaluate_rtrim(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_concat(node: Call, rows: EvaluationRows) -> Datum:
-    """All arguments one after the other; NULL if any is NULL."""
+    """Concatenate all arguments; NULL if any is NULL."""
     parts = [rows.evaluate_datum(arg) for arg in node.args]
     return call_kernel(
         "binary_join_element_wise", *parts, pa.scalar("", parts[0].type), options=pc.JoinOptions("emit_null")
@@ -65,7 +65,10 @@ def evaluate_concat(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_substring(node: Call, rows: EvaluationRows) -> Datum:
-    """SUBSTRING(text, start [, count]): counted from 1; 0 is taken as 1, a negative start counts from the end."""
+    """Evaluate SUBSTRING(text, start [, count]).
+
+    Positions start at 1, and 0 means 1. A negative start counts from the end.
+    """
     text, *positions = (rows.evaluate_datum(arg) for arg in node.args)
     constants = [constant_value(position) for position in positions]
     if None not in constants:
@@ -75,7 +78,7 @@ def evaluate_substring(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def evaluate_replace(node: Call, rows: EvaluationRows) -> Datum:
-    """REPLACE(text, search, replacement): every occurrence from the left; an empty search changes nothing."""
+    """Evaluate REPLACE(text, search, replacement): every occurrence from the left; an empty search changes nothing."""
     text, search, replacement = (rows.evaluate_datum(arg) for arg in node.args)
     old, new = constant_value(search), constant_value(replacement)
     if old and new is not None:
@@ -111,11 +114,11 @@ def evaluate_like(node: Like, rows: EvaluationRows) -> Datum:
             options=pc.MatchSubstringOptions(like_regex(node.pattern)),
         )
     except pa.ArrowInvalid as error:
-        raise QueryError("this LIKE pattern is too long to be searched for", span=node.span) from error
+        raise QueryError("this LIKE pattern is too long to compile", span=node.span) from error
 
 
 def like_regex(pattern: str) -> str:
-    r"""The regular expression (RE2's) that matches what a LIKE pattern matches, from the first character to the last.
+    r"""Return the regular expression (RE2) that matches the same whole strings as a LIKE pattern.
 
     >>> like_regex(r"a.%_\%")
     '\\A(?s:a\\..*.%)\\z'
@@ -134,7 +137,7 @@ def like_regex(pattern: str) -> str:
 
 
 def slice_string(text: str, start: int, count: int = _MAX_POSITION) -> str:
-    """The definition `_sliced` follows, for positions that differ from row to row.
+    """Return a substring: the definition that `_slice_text` follows, for positions that differ by row.
 
     >>> slice_string("stream", 2, 3), slice_string("stream", -2), slice_string("stream", -8, 3)
     ('tre', 'am', 's')
@@ -155,7 +158,7 @@ def _replace_occurrences(text: str, search: str, replacement: str) -> str:
 
 
 def _change_case(values: Array, ascii_kernel: str, function: Callable[[str], str]) -> Array:
-    """Python's case rules (ß becomes SS); Arrow's kernel where there is nothing but ASCII, for which the two agree."""
+    """Apply Python's case rules (ß becomes SS); for pure ASCII, Arrow's kernel gives the same result."""
     return call_kernel(ascii_kernel, values) if is_all_ascii(values) else map_unique(function, values, values.type)
 
 

@@ -1,6 +1,4 @@
-"""Points in time, stretches of time, and the fields of a calendar. Everything is UTC; a time without a zone is taken as
-UTC.
-"""
+"""Times, durations and calendar fields. Everything is UTC; a time without a zone is UTC."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ def is_temporal(kind: pa.DataType) -> bool:
 
 
 def add_or_subtract_times(node: Arithmetic, left: Datum, right: Datum) -> Datum:
-    """Times and durations, both sides in one unit: `time ± duration` is a time, `time - time` a duration."""
+    """Add or subtract times and durations in one unit: `time ± duration` is a time, `time - time` a duration."""
     try:
         return call_kernel(_CHECKED[node.op], left, right)
     except pa.ArrowInvalid as error:
@@ -44,7 +42,7 @@ def add_or_subtract_times(node: Arithmetic, left: Datum, right: Datum) -> Datum:
 
 
 def convert_unit(values: Array, unit: TimeUnit) -> Array:
-    """Timestamps or durations in another unit, rounded down. Raises `pa.ArrowInvalid` when they do not fit.
+    """Convert timestamps or durations to another unit, rounded down; raise `pa.ArrowInvalid` if they do not fit.
 
     >>> convert_unit(pa.array([-1, 1999], pa.timestamp("ns")), "us").cast(pa.int64()).to_pylist()
     [-1, 1]
@@ -84,7 +82,7 @@ def evaluate_second(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def _calendar_field(node: Call, rows: EvaluationRows, field: Callable[[RowNumbers], RowNumbers]) -> Array:
-    """A field of the months since the year 0. Numpy's calendar, because Arrow's years wrap beyond 32767."""
+    """Return a field of the months since the year 0, by numpy's calendar: Arrow's years wrap beyond 32767."""
     times = _drop_timezone(rows.evaluate_array(node.args[0]))
     months = to_int64(times).view(f"datetime64[{times.type.unit}]").astype("datetime64[M]").astype(np.int64)
     return to_arrow(field(months + _MONTHS_TO_1970), find_null_rows(times), pa.int64())
@@ -97,7 +95,7 @@ def _clock_field(node: Call, rows: EvaluationRows, field: Callable[[RowNumbers],
 
 
 def _drop_timezone(values: Array) -> Array:
-    """Dates and zoned timestamps as timestamps without a zone, at the same instants."""
+    """Return dates and zoned timestamps as timestamps without a zone, at the same instants."""
     if pa.types.is_timestamp(values.type):
         return values.view(pa.timestamp(values.type.unit))
     if pa.types.is_time(values.type):

@@ -9,12 +9,12 @@ least". Groups without any kept combination do not appear.
 A ROWS window always holds its last rows, however many are shed. So its content is not a sample of the unshed window,
 there is nothing to scale up, and such queries are refused.
 
-`AllocatedAggregation` aggregates the pairs that an allocation keeps: both directions together, each pair weighted by its
-own probability. A pair is found by its later row, which probes the other stream's window. So the pair is kept with the
-probe share of the later row's stream times the window share of the earlier row's stream. A row draws independently for
-its two roles. So two pairs depend on each other only if they share a row in the same role, hence in the same direction.
-Pairs of different directions are independent. With one sampled input per role, whose shares differ by direction, the
-estimates and variances of `shed.estimates` apply unchanged.
+`AllocatedAggregation` aggregates the pairs that an allocation keeps: both directions together, each pair weighted by
+its own probability. A pair is found by its later row, which probes the other stream's window. So the pair is kept with
+the probe share of the later row's stream times the window share of the earlier row's stream. A row draws independently
+for its two roles. So two pairs depend on each other only if they share a row in the same role, hence in the same
+direction. Pairs of different directions are independent. With one sampled input per role, whose shares differ by
+direction, the estimates and variances of `shed.estimates` apply unchanged.
 """
 
 from __future__ import annotations
@@ -55,9 +55,13 @@ from watersmeet.operators.window_join.serialization import to_ipc_bytes
 from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
-
 #: Columns appended to rows: identity, and time in microseconds. No user column has such a name.
 ROW, TIME = "\0row", "\0time"
+#: Column of a combination: number of the probing input. No user column has such a name.
+DIRECTION = "\0direction"
+PROBE, WINDOW = "probe", "window"
+#: Separates equal rows of the two streams: any constant that no two identities differ by.
+_SECOND_STREAM = 0x5BD1E9955BD1E995
 #: Columns and metadata keys of saved combinations.
 _BEGINS, _ENDS = "\0begins", "\0ends"
 _EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
@@ -65,7 +69,7 @@ _EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
 
 @dataclass(frozen=True)
 class ShedConfig:
-    """Configuration: the join (`bound`), the windows of the groups, the outputs of a group, and the kept share per input.
+    """The join (`bound`), the windows of the groups, the outputs of a group, and the kept share per input.
 
     Windows and shares are by alias.
     """
@@ -83,7 +87,8 @@ def build_shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfi
     for source in bound.sources:
         if isinstance(source.window, RowsWindow):
             raise PlanError(
-                f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: the window would hold as many rows as before',
+                f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: '
+                "the window would hold as many rows as before",
                 hint="use a RANGE window, or drop nothing",
             )
     shown = build_group_outputs(bound)
@@ -101,6 +106,17 @@ def add_hidden_columns(delta: InputBatch, identity: Sequence[str] | None = None)
     identified = delta.table if identity is None else delta.table.select(list(identity))
     table = delta.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
     return InputBatch(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
+
+
+def declare_hidden_fields(source: BoundSource) -> BoundSource:
+    """Declare the columns that `add_hidden_columns` appends to the rows of a stream."""
+    hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
+    return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
+
+
+def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
+    """Append the number of the probing input to combinations."""
+    return batch.append_column(DIRECTION, pa.array(np.full(batch.num_rows, prober, np.int8)))
 
 
 @dataclass
@@ -162,15 +178,15 @@ class ShedAggregation:
     def _add_combinations(self, found: list[pa.RecordBatch]) -> None:
         if not found:
             return
-        fresh = pa.Table.from_batches(found)
-        times = [(window, fresh[f"{TIME} {alias}"].to_numpy()) for alias, window in self.config.windows.items()]
+        added = pa.Table.from_batches(found)
+        times = [(window, added[f"{TIME} {alias}"].to_numpy()) for alias, window in self.config.windows.items()]
         every_us = self.config.bound.query.every_us
         begins_us = np.max([row_starts_us(window, each, every_us) for window, each in times], axis=0)
         ends_us = np.min([row_ends_us(window, each, every_us) for window, each in times], axis=0)
         valid = begins_us <= ends_us  # the join below may use a range in place of a tile
         if not valid.all():
-            fresh, begins_us, ends_us = fresh.filter(pa.array(valid)), begins_us[valid], ends_us[valid]
-        self.combinations = fresh if self.combinations is None else pa.concat_tables([self.combinations, fresh])
+            added, begins_us, ends_us = added.filter(pa.array(valid)), begins_us[valid], ends_us[valid]
+        self.combinations = added if self.combinations is None else pa.concat_tables([self.combinations, added])
         self.begins_us, self.ends_us = (
             np.concatenate([self.begins_us, begins_us]),
             np.concatenate([self.ends_us, ends_us]),
@@ -204,13 +220,13 @@ class ShedAggregation:
             if identity not in before or not _is_same_row(row, before[identity][0])
         ]
         held = {identity for identity, _, _ in rows}
-        gone = [key for identity, (_, key) in before.items() if identity not in held]
-        left = (
-            [row for _, row, _ in build_empty_groups(self.config.group_outputs, self.config.types, gone).rows()]
-            if gone
+        emptied = [key for identity, (_, key) in before.items() if identity not in held]
+        emptied_rows = (
+            [row for _, row, _ in build_empty_groups(self.config.group_outputs, self.config.types, emptied).rows()]
+            if emptied
             else []
         )
-        return [(*row, at_us) for row in [*changed, *left]]
+        return [(*row, at_us) for row in [*changed, *emptied_rows]]
 
     def _group_rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
         """Return the groups at an instant: identity, row and key values, and whether HAVING is true."""
@@ -223,10 +239,10 @@ class ShedAggregation:
 
     def _evict_combinations(self, at_us: int) -> None:
         """Evict combinations with a row that has left its window: later evaluations never need them."""
-        alive = self.ends_us >= at_us
-        if self.combinations is not None and not alive.all():
-            self.combinations = self.combinations.filter(pa.array(alive))
-            self.begins_us, self.ends_us = self.begins_us[alive], self.ends_us[alive]
+        is_live = self.ends_us >= at_us
+        if self.combinations is not None and not is_live.all():
+            self.combinations = self.combinations.filter(pa.array(is_live))
+            self.begins_us, self.ends_us = self.begins_us[is_live], self.ends_us[is_live]
 
     def _estimate_groups_at(self, at_us: int) -> EstimatedGroups | None:
         inside = np.flatnonzero(self.begins_us <= at_us)
@@ -234,59 +250,16 @@ class ShedAggregation:
             return None
         table = self.combinations.take(pa.array(inside))
 
-        def sampled(group: Int64s, groups: int) -> SampledJoin:
+        def sample_groups(group: Int64s, groups: int) -> SampledJoin:
             return SampledJoin(group, groups, tuple(self._sampled_inputs(table)))
 
-        return estimate_groups(self.config.group_outputs, self.config.types, table, sampled)
+        return estimate_groups(self.config.group_outputs, self.config.types, table, sample_groups)
 
     def _sampled_inputs(self, table: pa.Table) -> Iterator[SampledInput]:
         for source in self.config.bound.sources:
             keep = self.config.keep[source.alias]
             if source.is_stream and keep < 1:
                 yield SampledInput(source.schema.name, keep, table[f"{ROW} {source.alias}"].to_numpy())
-
-
-def _build_join(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
-    """Build the join that yields every key and argument, and the identity and time of every row of a combination."""
-    outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
-    outputs += [
-        Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None
-    ]
-    streams = [source.alias for source in bound.sources if source.is_stream]
-    outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
-    sources = tuple(_declare_hidden_columns(source, bound.query.every_us) for source in bound.sources)
-    return replace(bound, sources=sources, outputs=tuple(outputs), group_by=(), having=None)
-
-
-def _declare_hidden_columns(source: BoundSource, every_us: int | None) -> BoundSource:
-    """Add the hidden columns to a stream.
-
-    With EVERY, a tile also includes rows at its very end, which a join of tiles leaves out. A range of the same length finds
-    them. Surplus combinations are dropped as soon as their interval is known.
-    """
-    if not isinstance(source.schema, StreamSchema):
-        return source
-    fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
-    window = (
-        RangeWindow(source.window.length_us)
-        if isinstance(source.window, TumbleWindow) and every_us is not None
-        else source.window
-    )
-    return replace(source, schema=replace(source.schema, fields=fields), window=window)
-
-
-def _is_same_row(one: Row, other: Row) -> bool:
-    # NaN
-    return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124
-
-
-#: Column of a combination: number of the probing input. No user column has such a name.
-DIRECTION = "\0direction"
-
-#: Separates equal rows of the two streams: any constant that no two identities differ by.
-_SECOND_STREAM = 0x5BD1E9955BD1E995
-
-PROBE, WINDOW = "probe", "window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,15 +289,39 @@ class AllocatedAggregation(ShedAggregation):
         yield _sample_role(WINDOW, first_probes, (b.window, second), (a.window, first))
 
 
-def declare_hidden_fields(source: BoundSource) -> BoundSource:
-    """Declare the columns that `add_hidden_columns` appends to the rows of a stream."""
-    hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
-    return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
+def _build_join(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+    """Build the join that yields every key and argument, and the identity and time of every row of a combination."""
+    outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
+    outputs += [
+        Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None
+    ]
+    streams = [source.alias for source in bound.sources if source.is_stream]
+    outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
+    sources = tuple(_declare_hidden_columns(source, bound.query.every_us) for source in bound.sources)
+    return replace(bound, sources=sources, outputs=tuple(outputs), group_by=(), having=None)
 
 
-def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
-    """Append the number of the probing input to combinations."""
-    return batch.append_column(DIRECTION, pa.array(np.full(batch.num_rows, prober, np.int8)))
+def _declare_hidden_columns(source: BoundSource, every_us: int | None) -> BoundSource:
+    """Add the hidden columns to a stream.
+
+    With EVERY, a tile also includes rows at its very end, which a join of tiles leaves out. A range of the same length
+    finds them. Surplus combinations are dropped as soon as their interval is known.
+    """
+    if not isinstance(source.schema, StreamSchema):
+        return source
+    fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
+    window = (
+        RangeWindow(source.window.length_us)
+        if isinstance(source.window, TumbleWindow) and every_us is not None
+        else source.window
+    )
+    return replace(source, schema=replace(source.schema, fields=fields), window=window)
+
+
+def _is_same_row(one: Row, other: Row) -> bool:
+    """Return whether two rows show the same values. NaN equals NaN."""
+    pairs = zip(one, other, strict=True)
+    return all(left == right or (left != left and right != right) for left, right in pairs)  # noqa: PLR0124
 
 
 def _sample_role(

@@ -68,7 +68,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class SharedRowTerm:
-    """One Q_S: combinations, the number of each one's choice of rows on the inputs of S, and group and factor per choice."""
+    """One Q_S: combinations, the choice of rows on the inputs of S in each, and group and factor per choice."""
 
     combination: Int64s
     choice: Int64s

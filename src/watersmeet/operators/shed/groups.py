@@ -66,16 +66,16 @@ class EstimatedGroups:
             return [self.values[number], error]
         return [self.values[number], pa.array([BOUNDS[self.group_outputs.aggregates[number].function]] * self.size)]
 
-    def _column(self, wanted: Column) -> pa.Array:
+    def _column(self, reference: Column) -> pa.Array:
         """Return a column of the groups' rows, in the type the query was bound with.
 
         Expressions and HAVING treat estimates as values.
         """
         for number in range(len(self.keys)):
-            if wanted.name == key_name(number):
+            if reference.name == key_name(number):
                 return self.keys[number]
-        number = next(n for n in range(len(self.values)) if wanted.name == aggregate_name(n))
-        return _round_to_type(self.values[number], self.types[wanted.name])
+        number = next(n for n in range(len(self.values)) if reference.name == aggregate_name(n))
+        return _round_to_type(self.values[number], self.types[reference.name])
 
 
 def find_bare_aggregate(shown: GroupOutputs, expr: Expr) -> int | None:

@@ -149,7 +149,7 @@ class BinaryPlanCost:
 class RowBudget:
     """What a machine has: processors, the share of them kept free as headroom, and rows of memory.
 
-    >>> Budget(processors=2, headroom=0.25).cpu
+    >>> RowBudget(processors=2, headroom=0.25).cpu
     1.5
     """
 
@@ -188,8 +188,8 @@ def selection_flow(inner: NodeFlow, selectivity: float) -> NodeFlow:
     """λo = f·λ, Wo = f·W: the window of a selection holds what of the last W rows has passed. References: Ayad,
     Naughton, eqs. 1 and 2.
 
-    >>> selection_flow(Flow(rows_per_s=100, window_rows=10), 0.5)
-    Flow(rows_per_s=50.0, window_rows=5.0)
+    >>> selection_flow(NodeFlow(rows_per_s=100, window_rows=10), 0.5)
+    NodeFlow(rows_per_s=50.0, window_rows=5.0)
     """
     return NodeFlow(selectivity * inner.rows_per_s, selectivity * inner.window_rows)
 
@@ -199,8 +199,8 @@ def join_flow(left: NodeFlow, right: NodeFlow, selectivities: tuple[float, float
 
     The paper gives no window for two selectivities; their mean is taken, which is f where they are equal.
 
-    >>> join_flow(Flow(10, 10), Flow(20, 10), (0.5, 0.5))
-    Flow(rows_per_s=150.0, window_rows=50.0)
+    >>> join_flow(NodeFlow(10, 10), NodeFlow(20, 10), (0.5, 0.5))
+    NodeFlow(rows_per_s=150.0, window_rows=50.0)
 
     References: Ayad, Naughton, eqs. 3 and 4, section 5.2 remark 3.
     """
@@ -212,7 +212,7 @@ def join_flow(left: NodeFlow, right: NodeFlow, selectivities: tuple[float, float
 def join_cpu(left: NodeFlow, right: NodeFlow, left_costs: SideCosts, right_costs: SideCosts) -> float:
     """An arrival probes the other side's window, enters its own, and has one row leave it.
 
-    >>> join_cpu(Flow(10, 10), Flow(20, 10), SideCosts(probe_s=0.25), SideCosts(probe_s=0.5))
+    >>> join_cpu(NodeFlow(10, 10), NodeFlow(20, 10), SideCosts(probe_s=0.25), SideCosts(probe_s=0.5))
     10.0
 
     References: Ayad, Naughton, eq. 8. It prints C_I(R) + C_V(R) beside λ_L; rows that arrive on the left enter the left
@@ -226,7 +226,7 @@ def join_cpu(left: NodeFlow, right: NodeFlow, left_costs: SideCosts, right_costs
 def nway_output(sources: Sequence[SourceNode], selectivity: float) -> NodeFlow:
     """The product of all selectivities times Σ_k λ_k Π_{i≠k} W_i, whatever the plan; the window is f·Π W_i.
 
-    >>> nway_output([Source("a", 10, 10), Source("b", 20, 10), Source("c", 70, 10)], selectivity=0.1).rows_per_s
+    >>> nway_output([SourceNode("a", 10, 10), SourceNode("b", 20, 10), SourceNode("c", 70, 10)], selectivity=0.1).rows_per_s
     1000.0
 
     References: Ayad, Naughton, observation 1, eqs. 5 and 6.
@@ -243,8 +243,8 @@ def nway_output(sources: Sequence[SourceNode], selectivity: float) -> NodeFlow:
 def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> BinaryPlanCost:
     """Costs a plan in one walk; `kept` is the share that a drop box at each source lets through, 1 where none is named.
 
-    >>> a, b = Source("a", 10, window_rows=10), Source("b", 20, window_rows=10)
-    >>> cost = plan_cost(WindowJoin(a, b, 0.5, left_costs=SideCosts(probe_s=0.001), right_costs=SideCosts(probe_s=0.001)))
+    >>> a, b = SourceNode("a", 10, window_rows=10), SourceNode("b", 20, window_rows=10)
+    >>> cost = plan_cost(JoinNode(a, b, 0.5, left_costs=SideCosts(probe_s=0.001), right_costs=SideCosts(probe_s=0.001)))
     >>> cost.output.rows_per_s, cost.memory_rows, cost.handled_rows_per_s, cost.cpu
     (150.0, 20.0, 30.0, 0.03)
 
@@ -286,7 +286,7 @@ def sources_of(plan: PlanNode) -> tuple[SourceNode, ...]:
 def plan_text(plan: PlanNode) -> str:
     """A plan on one line.
 
-    >>> plan_text(WindowJoin(Selection(Source("a", 1, 1), 0.5), Source("b", 1, 1)))
+    >>> plan_text(JoinNode(SelectionNode(SourceNode("a", 1, 1), 0.5), SourceNode("b", 1, 1)))
     '(σ(a) ⋈ b)'
     """
     if isinstance(plan, SourceNode):

@@ -89,9 +89,9 @@ def best_drops(
     """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates
     exceed.
 
-    >>> from watersmeet.planner.models.ayad import SideCosts, Source, WindowJoin
+    >>> from watersmeet.planner.models.ayad import SideCosts, SourceNode, JoinNode
     >>> cost = SideCosts(probe_s=0.05)
-    >>> plan = WindowJoin(Source("a", 10, window_rows=10), Source("b", 30, window_rows=20), 0.5, None, cost, cost)
+    >>> plan = JoinNode(SourceNode("a", 10, window_rows=10), SourceNode("b", 30, window_rows=20), 0.5, None, cost, cost)
     >>> best_drops(plan).kept
     (('a', 1.0), ('b', 0.3333333333333333))
 
@@ -214,7 +214,7 @@ class KnapsackItem:
 def continuous_knapsack(items: Sequence[KnapsackItem], capacity: float) -> tuple[float, ...]:
     """The shares of the items that gain the most within the capacity: first what must be taken, then by gain per cost.
 
-    >>> continuous_knapsack([Item(gain=10, cost=5), Item(gain=9, cost=3)], capacity=5)
+    >>> continuous_knapsack([KnapsackItem(gain=10, cost=5), KnapsackItem(gain=9, cost=3)], capacity=5)
     (0.4, 1.0)
 
     References: Ayad, Naughton, section 5.2, after eq. 29.
@@ -252,10 +252,10 @@ def best_time_window_shares(plan: PlanNode, budget: RowBudget, least: Mapping[st
     """The share of each source to keep so that the plan's output is the highest within the budget, which must hold the
     least shares.
 
-    >>> from watersmeet.planner.models.ayad import SideCosts, Source, WindowJoin
+    >>> from watersmeet.planner.models.ayad import SideCosts, SourceNode, JoinNode
     >>> cost = SideCosts(probe_s=0.05)
-    >>> plan = WindowJoin(Source("a", 20, window_s=10), Source("b", 80, window_s=10), 0.5, None, cost, cost)
-    >>> {name: round(share, 4) for name, share in thinned_shares(plan, Budget(), {"a": 0, "b": 0}).items()}
+    >>> plan = JoinNode(SourceNode("a", 20, window_s=10), SourceNode("b", 80, window_s=10), 0.5, None, cost, cost)
+    >>> {name: round(share, 4) for name, share in best_time_window_shares(plan, RowBudget(), {"a": 0, "b": 0}).items()}
     {'a': 0.5, 'b': 0.125}
     """
     wanted = {source.name: least.get(source.name, 0.0) for source in sources_of(plan)}
@@ -276,7 +276,7 @@ def climb_shares(
     """The shares of the highest output with a load of at most 1, none below its least, going up from a start (by
     default everything).
 
-    >>> shares = climb(lambda kept: kept["a"] * kept["b"], lambda kept: kept["a"] + 4 * kept["b"], {"a": 0, "b": 0})
+    >>> shares = climb_shares(lambda kept: kept["a"] * kept["b"], lambda kept: kept["a"] + 4 * kept["b"], {"a": 0, "b": 0})
     >>> {name: round(share, 3) for name, share in shares.items()}
     {'a': 0.5, 'b': 0.125}
     """

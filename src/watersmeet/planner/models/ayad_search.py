@@ -44,7 +44,7 @@ Objective = Literal["cpu", "memory"]
 def cost_per_row(seconds: float) -> JoinCosts:
     """Every arriving row costs the same, whatever the join: the simplification of Example 1.
 
-    >>> cost_per_row(0.004)(Flow(10, 10), Flow(20, 10))[0].probe_s
+    >>> cost_per_row(0.004)(NodeFlow(10, 10), NodeFlow(20, 10))[0].probe_s
     0.004
     """
     check_not_negative(seconds, "the cost of a join per row", PlanError)
@@ -186,7 +186,7 @@ def all_plans(query: JoinQuery) -> list[PlanNode]:
     """Every binary tree over the sources, bushy ones and cross products included; left and right are not told apart.
 
     >>> from watersmeet.planner.models.ayad import plan_text
-    >>> streams = tuple(Source(name, 1, window_rows=1) for name in "abc")
+    >>> streams = tuple(SourceNode(name, 1, window_rows=1) for name in "abc")
     >>> [plan_text(plan) for plan in all_plans(JoinQuery(streams, (), cost_per_row(0)))]
     ['(a ⋈ (b ⋈ c))', '((a ⋈ b) ⋈ c)', '((a ⋈ c) ⋈ b)']
     """

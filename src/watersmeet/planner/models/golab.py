@@ -42,7 +42,7 @@ class WindowedStream:
     this window to the common attribute; None means equality. `weight` is the cost of one comparison with this window
     relative to a plain one.
 
-    >>> Stream(10, 100, 500).rows(), Stream(10, None, 500, window_rows=300).rows(slack_s=5)
+    >>> WindowedStream(10, 100, 500).rows(), WindowedStream(10, None, 500, window_rows=300).rows(slack_s=5)
     (1000.0, 350)
 
     """
@@ -126,7 +126,7 @@ class CommonAttribute:
     Containment of value sets: a stream with v distinct values has the first v of a common list. So min(v) values occur
     in all members, each in a share 1/v of a member's rows, and `selectivity = min(v) / Π v`.
 
-    >>> CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))).selectivity((0, 1))
+    >>> CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50))).selectivity((0, 1))
     0.002
 
     References: Golab, Özsu, section 4.2 and appendix A (φ), section 3.5 for theta predicates.
@@ -152,7 +152,7 @@ class CommonAttribute:
 def intermediate_rows(join: Join, members: Sequence[int], intervals: Intervals = EAGER) -> float:
     """Estimate φ: the rows of the join of these windows, which do not depend on the join order.
 
-    >>> intermediate_rows(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))), (0, 1))
+    >>> intermediate_rows(CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50))), (0, 1))
     200.0
 
     References: Golab, Özsu, appendix A, φ and φ̂.
@@ -165,7 +165,7 @@ def result_rows_per_s(join: Join) -> float:
 
     Each arrival matches the other windows as they are at that instant, so evaluation intervals do not matter.
 
-    >>> result_rows_per_s(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))))
+    >>> result_rows_per_s(CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50))))
     4.0
 
     """
@@ -176,7 +176,7 @@ def result_rows_per_s(join: Join) -> float:
 def origin_comparisons(join: Join, origin: int, order: Order, intervals: Intervals = EAGER) -> float:
     """Estimate comparisons per unit of time for the new rows of one origin, at any position of the order.
 
-    >>> three = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40)))
+    >>> three = CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40)))
     >>> origin_comparisons(three, origin=0, order=(0, 1, 2))
     1400.0
     >>> origin_comparisons(three, origin=2, order=(0, 1, 2))  # every pair of S1 and S2 is compared before the new row is reached
@@ -241,7 +241,7 @@ def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
     With buckets on all windows it is the Multi-Way Hash Join, with buckets on some of them the hybrid.
 
-    >>> [round(cost) for cost in eager_nlj(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40))), (0, 1, 2))]
+    >>> [round(cost) for cost in eager_nlj(CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40))), (0, 1, 2))]
     [1400, 1400, 1200]
 
     References: Golab, Özsu, section 3.2 and appendix A, C.
@@ -298,7 +298,7 @@ def expiration_checks_per_s(join: Join, intervals: Intervals = EAGER) -> float:
     Empty buckets are visited too. Expiration takes place at every arrival (eager) or every e. So many buckets call for
     a longer interval.
 
-    >>> expiration_checks_per_s(CommonAttribute((Stream(1, 100, 50, buckets=10),) * 2), Intervals(5))
+    >>> expiration_checks_per_s(CommonAttribute((WindowedStream(1, 100, 50, buckets=10),) * 2), Intervals(5))
     6.0
 
     References: Golab, Özsu, section 4.1 (in prose).

@@ -74,7 +74,7 @@ class OrderCosts:
 def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGER) -> float:
     """Comparisons per unit of time of a global order, over all origins.
 
-    >>> round(global_cost(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40))), (0, 1, 2)))
+    >>> round(global_cost(CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40))), (0, 1, 2)))
     4000
     """
     return fsum(
@@ -113,8 +113,8 @@ def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Orde
     One fast stream after the other, each staying where it is best: at most n places for each of f streams. (The paper
     tries them in combination, up to n^f.)
 
-    >>> fast_streams_up(CommonAttribute((Stream(100, 100, 200), Stream(1, 100, 200), Stream(1, 100, 20), Stream(3, 100, 2))))
-    Found(order=(1, 0, 2, 3), cost=80400.0, looked_at=4)
+    >>> fast_streams_up(CommonAttribute((WindowedStream(100, 100, 200), WindowedStream(1, 100, 200), WindowedStream(1, 100, 20), WindowedStream(3, 100, 2))))
+    OrderResult(order=(1, 0, 2, 3), cost=80400.0, looked_at=4)
 
     References: Golab, Özsu, section 5.1, the augmented heuristic.
     """
@@ -189,7 +189,7 @@ def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Ord
 def shrink_to_buckets(join: CommonAttribute) -> CommonAttribute:
     """The same join with each window as long as one of its buckets: T/b, or C/b rows.
 
-    >>> bucket_sized(CommonAttribute((Stream(1, 100, 50, buckets=5), Stream(1, 100, 50)))).streams[0].window_s
+    >>> shrink_to_buckets(CommonAttribute((WindowedStream(1, 100, 50, buckets=5), WindowedStream(1, 100, 50)))).streams[0].window_s
     20.0
     """
     return CommonAttribute(tuple(_shrink_to_bucket(stream) for stream in join.streams))
@@ -199,7 +199,7 @@ def have_rates_changed(before: Sequence[float], now: Sequence[float], threshold:
     """Heuristic 8: whether any rate has changed by more than the share `threshold`, so that orders should be looked for
     again.
 
-    >>> rates_have_moved([10, 1], [11, 1], threshold=0.2), rates_have_moved([10, 1], [10, 2], threshold=0.2)
+    >>> have_rates_changed([10, 1], [11, 1], threshold=0.2), have_rates_changed([10, 1], [10, 2], threshold=0.2)
     (False, True)
 
     References: Golab, Özsu, section 5.4, "Fluctuating stream arrival rates".
@@ -302,7 +302,7 @@ class Predicate:
 class JoinGraph:
     """Streams tied pair by pair; predicates are taken to be independent, so selectivities multiply.
 
-    >>> chain = JoinGraph((Stream(1, 10), Stream(1, 20), Stream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
+    >>> chain = JoinGraph((WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
     >>> intermediate_rows(chain, (0, 1)), intermediate_rows(chain, (0, 2)), intermediate_rows(chain, (0, 1, 2))
     (100.0, 300.0, 300.0)
     """
@@ -338,9 +338,9 @@ def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EA
 
     Only windows the join graph reaches are looked at; where it reaches none, the smallest window is multiplied in.
 
-    >>> chain = JoinGraph((Stream(1, 10), Stream(1, 20), Stream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
+    >>> chain = JoinGraph((WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
     >>> most_selective_next(chain, origin=2)
-    Found(order=(2, 1, 0), cost=40.0, looked_at=1)
+    OrderResult(order=(2, 1, 0), cost=40.0, looked_at=1)
 
     References: Golab, Özsu, section 5.4.
     """
@@ -382,10 +382,10 @@ def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> Or
 
     `looked_at` counts the extensions of a partial order by one window.
 
-    >>> from watersmeet.planner.models.golab import CommonAttribute, Stream
-    >>> four = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40), Stream(3, 100, 5)))
+    >>> from watersmeet.planner.models.golab import CommonAttribute, WindowedStream
+    >>> four = CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40), WindowedStream(3, 100, 5)))
     >>> best_order_from(four, origin=3)
-    Found(order=(3, 0, 1, 2), cost=6000.0, looked_at=12)
+    OrderResult(order=(3, 0, 1, 2), cost=6000.0, looked_at=12)
     """
     return _search_subsets(join, origin, intervals, [(origin,)])
 

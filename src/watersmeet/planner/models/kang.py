@@ -66,7 +66,7 @@ def fit_weight(touched_rows: Sequence[float], seconds: Sequence[float]) -> float
     Least squares through the origin. Pass the points of a probe-only workload at rising rates for P, of an update-only
     workload for I.
 
-    >>> fitted_weight([1000, 2000, 3000], [0.5, 1.0, 1.5])
+    >>> fit_weight([1000, 2000, 3000], [0.5, 1.0, 1.5])
     0.0005
 
     References: Kang, Naughton, Viglas, section 4.2, "Estimating the Weight Factors" (20 points of rising rate).
@@ -124,7 +124,7 @@ class TwoStreams:
 def list_cost(load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost of a list: a probe touches every row of the window, an update touches one.
 
-    >>> round(list_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    >>> round(list_cost(WindowLoad(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     0.4996
 
     References: Kang, Naughton, Viglas, eq. 3.
@@ -137,7 +137,7 @@ def hash_cost(load: WindowLoad, weights: Weights) -> float:
 
     Buckets keep arrival order, so an update finds the oldest row at once.
 
-    >>> round(hash_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    >>> round(hash_cost(WindowLoad(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     1.5679
 
     References: Kang, Naughton, Viglas, eq. 4.
@@ -148,7 +148,7 @@ def hash_cost(load: WindowLoad, weights: Weights) -> float:
 def btree_cost(load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost of a B+tree: a probe or an update visits one node per level, with a binary search in each.
 
-    >>> round(btree_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    >>> round(btree_cost(WindowLoad(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     7.2727
 
     References: Kang, Naughton, Viglas, eq. 5.
@@ -162,7 +162,7 @@ def ttree_cost(load: WindowLoad, weights: Weights) -> float:
 
     Probes and updates cost the same. The path has one node less than the height of the tree.
 
-    >>> round(ttree_cost(Load(rows=9500, arrivals_per_s=2, probes_per_s=998), PAPER_WEIGHTS), 4)
+    >>> round(ttree_cost(WindowLoad(rows=9500, arrivals_per_s=2, probes_per_s=998), PAPER_WEIGHTS), 4)
     4.169
 
     References: Kang, Naughton, Viglas, eq. 6. The paper prints the update as 2·1.5·(…) + ⌈log2 N⌉. Insertion and
@@ -203,7 +203,7 @@ def structure_cost(structure: str, load: WindowLoad, weights: Weights = PAPER_WE
 def index_cost(index: Index, load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost per unit of time of a window under a plan's index, with its own buckets or node size.
 
-    >>> round(index_cost(Index("hash", 50), Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    >>> round(index_cost(Index("hash", 50), WindowLoad(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     1.5679
 
     """
@@ -243,7 +243,7 @@ def crossing_ratio(first: str, second: str, rows: float, weights: Weights = PAPE
 
     Costs are linear in both rates, so there is at most one such ratio. Raise `PlanError` if there is none.
 
-    >>> round(crossing("N", "H", rows=500), 4)
+    >>> round(crossing_ratio("N", "H", rows=500), 4)
     0.0094
 
     References: Kang, Naughton, Viglas, eqs. 8 to 11.
@@ -261,7 +261,7 @@ def best_pairs_by_ratio(
 ) -> tuple[tuple[str, float], ...]:
     """Return the best pair for every ratio λa/λb from 0 up, each with the ratio up to which it is best.
 
-    >>> [pair for pair, _ in winners(5000, 5000)]
+    >>> [pair for pair, _ in best_pairs_by_ratio(5000, 5000)]
     ['TN', 'TH', 'HH', 'HT', 'NT']
 
     References: Kang, Naughton, Viglas, Figure 2.

@@ -211,7 +211,7 @@ def divide_total(total: float, proportion: Pair, at_least: Pair, at_most: Pair) 
 
     The excess of one side goes to the other. If both proportions are zero, both sides get the same.
 
-    >>> divide(100, proportion=Pair(3, 1), at_least=NOTHING, at_most=Pair(60, 80))
+    >>> divide_total(100, proportion=Pair(3, 1), at_least=NO_MINIMUM, at_most=Pair(60, 80))
     Pair(a=60.0, b=40.0)
 
     """

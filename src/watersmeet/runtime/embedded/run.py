@@ -289,9 +289,9 @@ def start_run(
         plan, planner = start.plan, AdaptivePlanner(bound, sources, start.plan, sample.rows, start.budget, start.wishes)
     config = compile_join_config(bound, choose_plan(bound, sample, known, plan))
     state = empty_state(config)
-    for each in config.inputs:
-        if not each.is_stream:
-            state = add_relation(config, state, each.number, read_all_rows(sources[each.name]))
+    for join_input in config.inputs:
+        if not join_input.is_stream:
+            state = add_relation(config, state, join_input.number, read_all_rows(sources[join_input.name]))
     watermark = Watermark.start(collect_lateness(config, sources))
     boxes = build_drop_boxes(bound, config.plan)
     return EmbeddedRun(
@@ -316,9 +316,9 @@ def _start_aggregation(
     plan = replace(plan, drop=())
     config = build_aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
-    for each in config.inputs:
-        if not each.is_stream:
-            state = aggregate_relation(config, state, each.number, read_all_rows(sources[each.name]))
+    for join_input in config.inputs:
+        if not join_input.is_stream:
+            state = aggregate_relation(config, state, join_input.number, read_all_rows(sources[join_input.name]))
     watermark = Watermark.start(collect_lateness(config, sources))
     boxes = build_drop_boxes(bound, plan)
     return AggregationRun(

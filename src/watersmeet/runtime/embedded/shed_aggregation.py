@@ -112,9 +112,9 @@ def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, e
     shed = build_estimation_config(bound, plan)
     config = compile_join_config(shed.bound, plan)
     state = empty_state(config)
-    for each in config.inputs:
-        if not each.is_stream:
-            state = add_relation(config, state, each.number, read_all_rows(sources[each.name]))
+    for join_input in config.inputs:
+        if not join_input.is_stream:
+            state = add_relation(config, state, join_input.number, read_all_rows(sources[join_input.name]))
     watermark, boxes = Watermark.start(collect_lateness(config, sources)), build_drop_boxes(bound, plan)
     tally = WorkCounters(len(config.inputs))
     return ShedAggregationRun(

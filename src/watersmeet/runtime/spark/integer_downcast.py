@@ -1,9 +1,8 @@
-"""Whole numbers on their way through Spark: as distances from the least one of their packet, in 32 bits where these are
-enough.
+"""Integer downcast: 64-bit columns of a packet as 32-bit offsets from their minimum, where these are enough.
 
-A packet is copied some eight times between the task that packs it and the bucket that takes it in: through two sockets,
-into rows, into and out of the shuffle, into the memory that sorts. Keys, times and amounts of a packet are near each
-other, so half of the bytes do.
+A packet is copied about eight times between the task that packs it and the bucket that ingests it: through two sockets,
+into rows, into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close together,
+so half of the bytes are enough.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ _MAX_OFFSET = 2**32 - 1
 
 
 def downcast_integers(table: pa.Table) -> pa.Table:
-    """The table with 32-bit columns where they hold what is in it; what was taken off is in the columns' metadata."""
+    """Return the table with 32-bit columns where the values fit. The column metadata contain the subtracted minimum."""
     pairs = [_downcast(field, _one_array(column)) for field, column in zip(table.schema, table.columns, strict=True)]
     return pa.Table.from_arrays([column for _, column in pairs], schema=pa.schema([field for field, _ in pairs]))
 
 
 def restore_integers(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Tables that were narrowed, one after the other, as they were."""
+    """Concatenate downcast tables and restore the original columns."""
     columns = [
         _restore([(each.schema.field(number), _one_array(each.column(number))) for each in tables], field.type)
         for number, field in enumerate(schema)
@@ -61,7 +60,7 @@ def _restore(pieces: list[tuple[pa.Field, pa.Array]], kind: pa.DataType) -> pa.A
 
 
 def _is_downcast(field: pa.Field, kind: pa.DataType) -> bool:
-    """Told by its type: what a column's own metadata say is not ours."""
+    """Return whether the column is downcast, judged by its type: its metadata may come from the user."""
     return _is_int64_or_timestamp(kind) and bool(pa.types.is_uint32(field.type))
 
 
@@ -70,8 +69,8 @@ def _is_int64_or_timestamp(kind: pa.DataType) -> bool:
 
 
 def _as_int64(values: pa.Array) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = values.view(pa.int64()).to_numpy()
-    return found
+    numbers: NDArray[np.int64] = values.view(pa.int64()).to_numpy()
+    return numbers
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

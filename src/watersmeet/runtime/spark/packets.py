@@ -1,15 +1,15 @@
-"""Packets: what travels between the stages of a query on Spark. A packet carries thousands of rows as one Arrow blob.
+"""Packets: the rows that are shuffled between the stages of a query on Spark.
 
-Spark walks every row that enters a Python operator with state; a packet is one row to it. The columns are
+A packet carries thousands of tuples as one Arrow blob. Spark iterates over every row that enters a stateful Python
+operator, and a packet is one row to Spark. The columns are
 
-- `bucket`, the label it is grouped by; `round`, the batch it belongs to where a finite input comes in several;
-- `kind`, what it carries: rows of an input, the clock of a stream, or times of rows that no input wants, or that were
-  shed, for the ledger;
-- `source`, the number of the input (rows) or of the stream (the others);
-- `rows`, `oldest_us`, `newest_us`: how many rows there are and between which times; for a clock, of all that a task has
-  read of the stream,
-  wanted or not. Every bucket gets every clock, so all of them compute the same watermark;
-- `spent_us`, the time the task took, on the clock of the first bucket.
+- `bucket`: the label that Spark groups by;
+- `round`: the batch of a finite input that comes in several batches;
+- `kind`: rows of an input, the clock of a stream, or, for the ledger, times of rows that are unselected or shed;
+- `source`: the number of the input (for rows) or of the stream (for other kinds);
+- `rows`, `oldest_us`, `newest_us`: the number of rows and the range of their times. For a clock, they cover all rows of
+  the stream that a task has read, selected or not. Every bucket gets every clock, so all compute the same watermark;
+- `spent_us`: the time of the packing task, on the clock of the first bucket.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-#: A blob is about so large at most; a hot key gives many of them, one at a time.
+#: Approximate upper bound on the size of a blob. A hot key has many blobs, which are processed one at a time.
 MAX_BLOB_BYTES = 1 << 22
-#: Blobs smaller than this travel to Spark together.
+#: Smaller blobs are sent to Spark in one batch.
 MIN_BATCH_BYTES = 1 << 20
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
@@ -50,6 +50,8 @@ PACKED_DDL = (
 
 @dataclass(frozen=True, slots=True)
 class Packet:
+    """One packet. The module describes its fields."""
+
     bucket: int
     round: int
     kind: int
@@ -62,7 +64,7 @@ class Packet:
 
 
 def to_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
-    """Packets as batches of the columns above. Large blobs have batches of their own and are not copied again."""
+    """Yield packets as record batches. A large blob gets its own batch and is not copied again."""
     gathered: list[Packet] = []
     size = 0
     for packet in packets:
@@ -86,31 +88,31 @@ def _to_batch(packets: list[Packet]) -> pa.RecordBatch:
 
 def _concat_blobs(blobs: list[bytes | pa.Buffer]) -> pa.Array:
     ends = np.cumsum([0, *map(len, blobs)]).astype(np.int32)
-    together = blobs[0] if len(blobs) == 1 else b"".join(blobs)
-    return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(together)])
+    joined = blobs[0] if len(blobs) == 1 else b"".join(blobs)
+    return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
 
 
 def from_batch(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
     return [Packet(**row) for row in batch.to_pylist()]
 
 
-def slice_by_bytes(table: Rows, most_bytes: int = MAX_BLOB_BYTES) -> Iterator[Rows]:
-    """The table cut so that no piece is much larger than that, and memory is bounded however many rows there are."""
-    at_once = max(1, table.num_rows * most_bytes // max(table.nbytes, 1))
-    for start in range(0, table.num_rows, at_once):
-        yield table.slice(start, at_once)
+def slice_by_bytes(table: Rows, max_bytes: int = MAX_BLOB_BYTES) -> Iterator[Rows]:
+    """Yield slices of about `max_bytes` at most, so that memory is bounded for any number of rows."""
+    slice_rows = max(1, table.num_rows * max_bytes // max(table.nbytes, 1))
+    for start in range(0, table.num_rows, slice_rows):
+        yield table.slice(start, slice_rows)
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """A table as an Arrow IPC stream."""
+    """Encode a table as an Arrow IPC stream."""
     return bytes(encode_table_to_buffer(table))
 
 
 def encode_table_to_buffer(table: pa.Table) -> pa.Buffer:
-    """The same in memory of Arrow's, which is measured first: memory that grows is copied."""
-    measured = pa.MockOutputStream()
-    _write(table, measured)
-    buffer = pa.allocate_buffer(measured.size())
+    """Encode a table into an Arrow buffer. Its size is measured first, because a growing buffer is copied."""
+    size = pa.MockOutputStream()
+    _write(table, size)
+    buffer = pa.allocate_buffer(size.size())
     _write(table, pa.FixedSizeBufferWriter(buffer))
     return buffer
 
