@@ -14,8 +14,9 @@ import pyarrow as pa
 import watersmeet as wm
 from tests.properties.test_shedding_restarts import check_restarts
 from watersmeet.errors import PlanError
+from watersmeet.operators.shed.aggregation import RoleShares
 from watersmeet.runtime.embedded import allocation
-from watersmeet.runtime.embedded.allocation import Shares, collect_allocated
+from watersmeet.runtime.embedded.allocation import collect_allocated
 from watersmeet.runtime.embedded.run import run_batch_with_metrics
 
 Streams = dict[str, wm.Stream | wm.Relation]
@@ -29,7 +30,7 @@ GROUPED = """
 EVERY_SECOND = """
     SELECT a.g AS g, COUNT(*) AS n FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k GROUP BY a.g EVERY 1 SECOND
 """
-SHARES = {"a": Shares(0.5, 0.7), "b": Shares(0.8, 0.4)}
+SHARES = {"a": RoleShares(0.5, 0.7), "b": RoleShares(0.8, 0.4)}
 
 
 def check_restarted_runs() -> None:
@@ -71,7 +72,8 @@ def check_role_draws() -> None:
     """Half of the rows drawn for one role are drawn for the other as well."""
     table = pa.table({"id": range(20_000)})
     probe, window = (
-        allocation.make_role_drop_box("a", role, Shares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window")
+        allocation.make_role_drop_box("a", role, RoleShares(0.5, 0.5), 3).select_kept(table)
+        for role in ("probe", "window")
     )
     assert abs(float((probe & window).mean()) - 0.25) < 0.02
 

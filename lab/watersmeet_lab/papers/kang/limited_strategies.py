@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.operators.shed.aggregation import RoleShares
 from watersmeet.planner.models.kang_limited import CPU_STRATEGIES, MEMORY_STRATEGIES, LimitedJoin
 from watersmeet.runtime.embedded.allocation import (
     BEST,
     Limits,
-    Shares,
     collect_allocated,
     compute_shares,
     divide_resources,
@@ -67,7 +67,7 @@ class LimitedStreams:
             table = pa.table({"ts": times, "k": rng.integers(0, keys, times.size), "id": np.arange(times.size)})
             self.streams[name] = wm.stream(table, time="ts", unit="us")
 
-    def joined_per_s(self, a: Shares, b: Shares) -> float:
+    def joined_per_s(self, a: RoleShares, b: RoleShares) -> float:
         a_us, b_us = self.windows_us
         query = f"SELECT a.ts AS x, b.ts AS y FROM a [RANGE {a_us} MICROSECONDS], b [RANGE {b_us} MICROSECONDS] WHERE a.k = b.k"
         rows = collect_allocated(wm.sql(query), self.streams, {"a": a, "b": b})

@@ -1,12 +1,13 @@
-"""Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger
-interval.
+"""Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger.
 
-The driver looks at the query's progress. A batch's seconds, its rows and the time they took to come go to the
-controller (`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by
-batch (`dropping`). It is for the next batch that has not begun. A batch that does not wait for its trigger has begun by
-the time the one before is reported, so its length is predicted, and what comes meanwhile is what the decision is about.
-Should the batch begin while it is decided for, its tasks have settled its plan, the log says so, and the decision is
-for the one after.
+The driver reads the query's progress. It passes the duration of a batch, its rows and the time in which they arrived to
+the controller (`planner.controller`). The decision is written to the plan log, which the packing tasks read by batch
+(`task_batch`).
+
+A decision is for the next batch that has not started. A batch that does not wait for its trigger has started by the
+time the previous one is reported. So its duration is predicted, and the decision is explanation the rows that arrive
+meanwhile. If that next batch starts before the decision is written, its tasks have settled its plan. The log refuses
+the write, and the decision is written for the batch after it.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_prog
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.stats.stream_stats import StreamStats
 
-#: How often the query is asked how far it is.
+#: Interval between two looks at the query's progress.
 POLL_S = 0.1
-#: Batches of which it is kept what was known after them.
+#: Number of recent batches whose controller is kept.
 MAX_CONTROLLERS = 64
-#: Shares closer than this to those in force are not worth a new plan.
+#: Smaller changes of a kept share are not worth a new plan.
 MIN_SHARE_CHANGE = 0.01
 
 
@@ -53,22 +54,23 @@ def keep_up(
     *,
     plan: Plan,
     stats: Mapping[str, StreamStats] | None = None,
-    wishes: SheddingPolicy = DEFAULT_POLICY,
+    policy: SheddingPolicy = DEFAULT_POLICY,
 ) -> LoadController:
-    """Control the load of a query that was started, until it ends. A failure stops the query and is raised by its
-    `awaitTermination`.
+    """Control the load of a running query until it ends.
+
+    A failure of the controller stops the query. The query's `awaitTermination` raises it.
     """
-    keeping = LoadController(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
-    keeping.start(query)
-    return keeping
+    controller = LoadController(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, policy)
+    controller.start(query)
+    return controller
 
 
 @dataclass
 class LoadController:
-    """Load controller of one query: `look` at its progress after a batch, or `start` a thread that does.
+    """Load controller of one query: call `process_progress` after a batch, or `start` a thread that does.
 
-    `plan` is the query's own; `stats` are what is known of its streams, for the cost model. `decisions` are those that
-    were written. `failure` is the error that stopped the thread, and the query with it.
+    `plan` is the query's own plan. `stats` are known statistics of its streams, for the cost model. `decisions` are the
+    decisions that were written. `failure` is the error that stopped the thread and the query.
     """
 
     bound: BoundQuery
@@ -77,34 +79,33 @@ class LoadController:
     trigger_s: float
     plan: Plan
     stats: Mapping[str, StreamStats] = field(default_factory=dict)
-    wishes: SheddingPolicy = DEFAULT_POLICY
+    policy: SheddingPolicy = DEFAULT_POLICY
     decisions: list[Controls] = field(default_factory=list)
-    _known: deque[tuple[int, Controller]] = field(
-        default_factory=lambda: deque(maxlen=MAX_CONTROLLERS)
-    )  # what was known after each batch
-    _seen: int = -1
-    _began_s: float | None = None
+    _controllers: deque[tuple[int, Controller]] = field(default_factory=lambda: deque(maxlen=MAX_CONTROLLERS))
+    _last_batch: int = -1
+    _last_start_s: float | None = None
     _thread: BackgroundThread | None = None
 
     def __post_init__(self) -> None:
         if self.bound.is_aggregation:
             raise PlanError(
-                "an aggregation does not change what it drops while it runs", hint="start it with drop rates of its own"
+                "the shed rates of an aggregation cannot change while it runs", hint="start it with fixed drop rates"
             )
         if not self.trigger_s > 0:
-            raise InputError(f"a trigger interval is longer than nothing, not {self.trigger_s} s")
+            raise InputError(f"a trigger interval must be positive, got {self.trigger_s} s")
 
     def process_progress(self, query: Any) -> None:
-        """Decides on every batch that is over and was not looked at yet; `query` is what `start()` returned."""
+        """Decide after every finished batch that is new. `query` is the result of `writeStream … start()`."""
         for progress in query.recentProgress:
             for batch in parse_progress([progress]):
-                if batch.batch > self._seen:
-                    self._seen = batch.batch
-                    self._take(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
+                if batch.batch > self._last_batch:
+                    self._last_batch = batch.batch
+                    self._process_batch(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
 
     def start(self, query: Any) -> BackgroundThread:
-        """Look at the query until it ends, in a thread. Any error there stops the query and is raised by
-        `query.awaitTermination()`.
+        """Follow the query in a thread until it ends.
+
+        Any error in the thread stops the query and is raised by `query.awaitTermination()`.
         """
         self._thread = BackgroundThread(
             "the load controller, which stopped its query,",
@@ -120,100 +121,103 @@ class LoadController:
         return None if self._thread is None else self._thread.failure
 
     def most_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
-        """Results per second that the model sees at best when rows come this fast: in batches that take the whole
-        interval, and in those that leave free what batches were measured to be off. The machine is as fast as it was
-        after each of the last batches, on average.
+        """Estimate the maximum results per second at these input rates, averaged over the controllers of recent batches.
+
+        The first value is for batches that take the whole interval. The second is for batches that keep headroom for
+        the measured prediction error.
         """
-        known = [each for batch, each in self._known if batch >= since]
-        if not known:
+        recent = [controller for batch, controller in self._controllers if batch >= since]
+        if not recent:
             raise PlanError("no batch was measured yet")
         most = [
             (each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.free()))
-            for each in known
+            for each in recent
         ]
-        return sum(whole for whole, _ in most) / len(most), sum(safely for _, safely in most) / len(most)
+        return sum(whole for whole, _ in most) / len(most), sum(safe for _, safe in most) / len(most)
 
     def _follow(self, query: Any, await_termination: Callable[[float], bool | None]) -> None:
         while query.isActive:
             self.process_progress(query)
             try:
                 await_termination(POLL_S)
-            except StreamingQueryException:  # a batch failed: whoever waits for the query gets that error from Spark
+            except StreamingQueryException:  # a batch failed: Spark raises the error to the caller who awaits the query
                 return
 
-    def _take(self, batch: SparkBatchMetrics, began_s: float) -> None:
-        """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it
-        tells nothing.
+    def _process_batch(self, batch: SparkBatchMetrics, start_s: float) -> None:
+        """Report a batch to the controller. Its rows arrived between the starts of two batches.
+
+        The first batch of a run is ignored: its time includes the start of processes.
         """
-        before_s, self._began_s = self._began_s, began_s
+        before_s, self._last_start_s = self._last_start_s, start_s
         if before_s is not None:
             self._decide(
                 BatchReport(
-                    batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived, batch.results
+                    batch.batch, batch.trigger_ms / 1e3, max(start_s - before_s, 1e-3), batch.arrived, batch.results
                 )
             )
 
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
             return
-        controller = self._known[-1][1] if self._known else Controller(self._model(report), self.trigger_s)
+        controller = self._controllers[-1][1] if self._controllers else Controller(self._model(report), self.trigger_s)
         in_force = tuple(self._keep_at(report.batch_id).items())
-        begun = self._begun()
-        running = self._keep_at(begun) if begun > report.batch_id else None
-        known = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report, running)
-        self._known.append((report.batch_id, known))
-        wanted = known.controls
-        if _has_changed(dict(wanted.keep), self._keep_at(begun + 1)):
-            self._write(wanted, begun + 1)
+        started = self._find_last_started_batch()
+        running = self._keep_at(started) if started > report.batch_id else None
+        updated = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report, running)
+        self._controllers.append((report.batch_id, updated))
+        controls = updated.controls
+        if _has_changed(dict(controls.keep), self._keep_at(started + 1)):
+            self._write_decision(controls, started + 1)
 
     def _model(self, report: BatchReport) -> PlanBatchModel:
         rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
-        nothing = PlanningSample({}, {}, is_complete=False)
-        about = explain_sample(
+        no_sample = PlanningSample({}, {}, is_complete=False)
+        explanation = explain_sample(
             self.bound,
-            nothing,
+            no_sample,
             self.stats,
             plan=replace(self.plan, drop=()),
             arriving=ArrivalPattern(self.trigger_s),
             rates=rates,
         )
         return PlanBatchModel(
-            CostingContext(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes
+            CostingContext(explanation.config, explanation.workload, explanation.profile, Budget()), explanation.plan, self.policy
         )
 
     def _keep_at(self, batch: int) -> dict[str, float]:
-        """The shares kept in a batch, of the streams that are not kept whole."""
+        """Return the kept share of each stream that sheds rows in a batch."""
         plan = self.log.plan_at(batch) or self.plan
         return {name: box.keep for name, box in build_drop_boxes(self.bound, plan).items()}
 
-    def _begun(self) -> int:
-        """The newest batch that has begun, as Spark's own log says."""
+    def _find_last_started_batch(self) -> int:
+        """Return the newest batch that has started, according to Spark's offset log."""
         offsets = self.checkpoint / "offsets"
         return (
             max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
             if offsets.is_dir()
-            else self._seen
+            else self._last_batch
         )
 
-    def _write(self, wanted: Controls, first: int) -> None:
-        """For the first batch from here on whose plan is not settled: two can have begun while this was decided, not
-        more.
+    def _write_decision(self, controls: Controls, first: int) -> None:
+        """Write the plan for the first batch from `first` on whose plan is not settled.
+
+        At most two batches can have started while the decision was made.
         """
-        drop = tuple((name, 1 - share) for name, share in wanted.keep if share < 1)
+        drop = tuple((name, 1 - share) for name, share in controls.keep if share < 1)
         for batch in range(first, first + 3):
             try:
                 self.log.write(batch, replace(self.plan, drop=drop))
             except PlanError:
                 continue
-            self.decisions.append(replace(wanted, from_batch=batch))
+            self.decisions.append(replace(controls, from_batch=batch))
             return
 
 
 def report_failure(query: Any, thread: BackgroundThread) -> None:
     """Make `query.awaitTermination()` raise the thread's failure, as it raises the failure of a batch.
 
-    Spark knows only failures of its own. A query that was stopped ends without an error, and its caller would not learn
-    why.
+    Spark knows only its own failures. A query that was stopped ends without an error, so its caller would not learn the
+    reason.
     """
     await_termination = query.awaitTermination
 

@@ -63,7 +63,7 @@ class Packet:
     blob: bytes | pa.Buffer = b""
 
 
-def to_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
+def encode_packets(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
     """Yield packets as record batches. A large blob gets its own batch and is not copied again."""
     gathered: list[Packet] = []
     size = 0
@@ -71,13 +71,13 @@ def to_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
         gathered.append(packet)
         size += len(packet.blob)
         if size >= MIN_BATCH_BYTES:
-            yield _to_batch(gathered)
+            yield _encode_packet_batch(gathered)
             gathered, size = [], 0
     if gathered:
-        yield _to_batch(gathered)
+        yield _encode_packet_batch(gathered)
 
 
-def _to_batch(packets: list[Packet]) -> pa.RecordBatch:
+def _encode_packet_batch(packets: list[Packet]) -> pa.RecordBatch:
     columns = [
         pa.array([getattr(packet, field.name) for packet in packets], field.type)
         for field in PACKED
@@ -92,7 +92,7 @@ def _concat_blobs(blobs: list[bytes | pa.Buffer]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
 
 
-def from_batch(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
+def decode_packets(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
     return [Packet(**row) for row in batch.to_pylist()]
 
 

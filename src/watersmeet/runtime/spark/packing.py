@@ -1,7 +1,7 @@
-"""Packing: rows of a stream become a few blobs per bucket, with the columns that are read later and nothing else.
+"""Packing: turn the rows of a stream into a few blobs per bucket, with only the columns that are read later.
 
-Selections are done here, or before in the JVM, and keys decide the bucket. Rows are put into the order of their buckets
-once and cut, so the work does not grow with the number of buckets.
+Selections are applied here or earlier in the JVM, and keys decide the bucket. Rows are sorted by bucket once and then
+sliced, so the work does not grow with the number of buckets.
 """
 
 from __future__ import annotations
@@ -33,28 +33,27 @@ from watersmeet.runtime.spark.packets import (
     SHED,
     UNSELECTED,
     Packet,
+    encode_packets,
     encode_table_to_buffer,
     slice_by_bytes,
-    to_batches,
 )
 from watersmeet.runtime.spark.task_batch import PlannedDrops
 from watersmeet.sources.times import extract_event_times_us
 
-#: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to
-#: make small blobs, and Spark takes one chunk while the next is packed.
+#: Rows are gathered up to this size before they are packed, or until they fill all blobs. So small batches do not make
+#: small blobs, and Spark processes one chunk while the next is packed.
 CHUNK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class PackedInput:
-    """What one input wants of its stream: which rows (`selection`, or a column of flags computed in the JVM), which
-    columns.
+    """The rows and columns of a stream that one input needs.
 
-    Without `keys` every row is wanted, whatever its keys: an input whose rows are counted wants them all.
+    `selection`, or a column of flags that the JVM computes (`flag`), selects the rows. Without `keys`, rows with null
+    keys are selected too: an input with a ROWS window counts all rows.
 
-    Packing never raises an error of the query: it cannot tell which rows are late, and errors of those do not count. A
-    row on which the selection, a key or an operand raises travels, and its bucket raises the error unless the row is
-    late.
+    Packing never raises an error of the query. It cannot tell which rows are late, and late rows must not raise. A row
+    on which the selection, a key or an operand raises is sent, and its bucket raises the error unless the row is late.
     """
 
     number: int
@@ -71,12 +70,11 @@ class PackedInput:
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Packs the rows of one stream, for all inputs that read it.
+    """Packs the rows of one stream for all inputs that read it.
 
-    `labels` are the buckets by cell. Rows that the drop box does not keep go nowhere, and neither do those that no
-    input wants; only their times travel, because the ledger tells late rows from others. The box looks at the columns
-    `identity`, at a flag from the JVM, or, where it is another one from batch to batch (`planned`), at the rows' hashes
-    from there.
+    `labels` are the buckets by cell. Shed rows and rows that no input selects are not sent. Only their times are,
+    because the ledger separates late rows from others. The drop box reads the columns `identity`, or a flag from the
+    JVM. If it changes from batch to batch (`planned`), it reads row hashes from the JVM.
     """
 
     stream: int
@@ -91,10 +89,10 @@ class Packer:
     planned: PlannedDrops | None = None
     hashes: str | None = None
     unit: str | None = None  # of integer times
-    with_hidden: bool = False  # rows travel with their identity and their time, for estimates of what was dropped
+    with_hidden: bool = False  # rows carry their identity and time, for estimates of aggregates over shed rows
 
     def pack(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
-        """The packets of everything that one task reads of the stream; the clock comes last."""
+        """Yield the packets of all rows that one task reads of the stream. The clock comes last."""
         start = time.perf_counter_ns()
         arrived, oldest, newest = 0, [], []
         for table in _gather_chunks(tables, min(CHUNK_BYTES, MAX_BLOB_BYTES * self.grid.cells)):
@@ -102,46 +100,47 @@ class Packer:
             arrived += times.size
             oldest.append(int(times.min()))
             newest.append(int(times.max()))
-            yield from to_batches(self._rows(table, times, round_number))
+            yield from encode_packets(self._pack_rows(table, times, round_number))
         spent_us = (time.perf_counter_ns() - start) // 1000
         first_us, last_us = min(oldest, default=0), max(newest, default=0)
-        yield from to_batches(
+        yield from encode_packets(
             Packet(label, round_number, CLOCK, self.stream, arrived, first_us, last_us, 0 if cell else spent_us)
             for cell, label in enumerate(self.labels)
         )
 
     def names_read(self) -> list[str]:
-        """The columns of the stream that packing needs; those of rows' identities only where rows may be dropped by
-        them.
+        """List the columns of the stream that packing needs.
+
+        Columns of the row identity are among them only if rows may be shed by them.
         """
         read = [column for each in self.inputs for column in each.names_read() if column not in (ROW, TIME)]
         identity = self.identity if self.with_hidden or (self.hashes is None and self._box().is_dropping) else ()
         return list(dict.fromkeys([self.time, *read, *identity]))
 
-    def _rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
+    def _pack_rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
         batch = table.combine_chunks()
-        kept = self._kept(batch)
+        kept = self._select_kept(batch)
         if self.with_hidden:
             batch = add_hidden_columns(InputBatch(batch, times), self.identity).table
         if not np.all(kept):
-            yield self._times(SHED, times[~kept], round_number)
+            yield self._pack_times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
-            wanted = _select_rows(each, batch, times, kept)
-            for cell, part in wanted.by_cell(self.grid):
+            selected = _select_rows(each, batch, times, kept)
+            for cell, part in selected.by_cell(self.grid):
                 for piece in slice_by_bytes(part):
                     blob = encode_table_to_buffer(downcast_integers(piece))
                     for offset in self.grid.copies(each.number):
                         yield Packet(
                             self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob
                         )
-            if place == 0 and wanted.rows.size < np.count_nonzero(kept):
-                unwanted = kept.copy()
-                unwanted[wanted.rows] = False
-                yield self._times(UNSELECTED, times[unwanted], round_number)
+            if place == 0 and selected.rows.size < np.count_nonzero(kept):
+                unselected = kept.copy()
+                unselected[selected.rows] = False
+                yield self._pack_times(UNSELECTED, times[unselected], round_number)
 
-    def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
+    def _select_kept(self, table: pa.Table) -> NDArray[np.bool_]:
         if self.box_flag is not None:
-            return _flags(table, self.box_flag)
+            return _read_flags(table, self.box_flag)
         box = self._box()
         if self.hashes is not None:
             return box.select_kept_hashes(_one_array(table, self.hashes).to_numpy())
@@ -152,7 +151,7 @@ class Packer:
     def _box(self) -> DropBox:
         return self.planned.current_box() if self.planned is not None else self.box or DropBox(self.name)
 
-    def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
+    def _pack_times(self, kind: int, times: Int64s, round_number: int) -> Packet:
         return Packet(
             self.labels[0],
             round_number,
@@ -164,8 +163,8 @@ class Packer:
 
 
 def _select_rows(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _SelectedRows:
-    """Select the rows of a chunk that an input wants, out of those that are not shed."""
-    rows = np.flatnonzero(kept if source.flag is None else kept & _flags(table, source.flag))
+    """Select the rows of a chunk that an input needs, out of those that are not shed."""
+    rows = np.flatnonzero(kept if source.flag is None else kept & _read_flags(table, source.flag))
     selected = maybe_true(conjuncts(source.selection), _column_reader(table, rows), rows.size)
     rows = rows[selected.keep]
     columns = _column_reader(table, rows)
@@ -183,7 +182,7 @@ def _select_rows(source: PackedInput, table: pa.Table, times: Int64s, kept: NDAr
 
 @dataclass(frozen=True)
 class _SelectedRows:
-    """The rows of a chunk that one input wants, and on which of them an expression raises."""
+    """Rows of a chunk that one input selects, and on which of them an expression raises."""
 
     source: PackedInput
     table: pa.Table
@@ -192,7 +191,7 @@ class _SelectedRows:
     raising: NDArray[np.bool_]
 
     def by_cell(self, grid: BucketGrid) -> Iterator[tuple[int, pa.Table]]:
-        """The rows by the first cell they go to."""
+        """Yield the rows by the first cell they go to."""
         payload = self.table.select(list(self.source.columns))
         whole = self.rows.size == self.times.size
         if not any(self.source.number in axis.members for axis in grid.axes):
@@ -209,7 +208,7 @@ class _SelectedRows:
             yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
 
     def _cells(self, grid: BucketGrid) -> Int64s:
-        """Rows on which an expression raises have no place; any bucket can report them."""
+        """Return the first cell of each row. Rows on which an expression raises go to cell 0: any bucket can report them."""
         sound = self.rows[~self.raising] if self.raising.any() else self.rows
         placed = np.zeros(sound.size, np.int64)
         for axis, stride in zip(grid.axes, grid.strides(), strict=True):
@@ -232,7 +231,7 @@ class _SelectedRows:
         return evaluate(expr, _column_reader(self.table, rows), rows.size)
 
     def _identity(self, rows: Int64s) -> Int64s:
-        """A code out of a row's time and values: a task that runs again deals the same rows to the same cells."""
+        """Return a code of each row's time and values, so that a repeated task places the same rows in the same cells."""
         codes = [self.times[rows]]
         for name in self.source.columns:
             column = _one_array(self.table, name)
@@ -244,25 +243,25 @@ class _SelectedRows:
 
 
 def _column_reader(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array]:
-    """The columns of some rows of a table, each gathered once."""
+    """Return a function that reads columns of some rows of a table and gathers each column once."""
     gathered: dict[str, pa.Array] = {}
 
-    def column(wanted: Column) -> pa.Array:
-        if wanted.name not in gathered:
-            values = _one_array(table, wanted.name)
-            gathered[wanted.name] = values if rows.size == len(values) else values.take(pa.array(rows))
-        return gathered[wanted.name]
+    def column(selected: Column) -> pa.Array:
+        if selected.name not in gathered:
+            values = _one_array(table, selected.name)
+            gathered[selected.name] = values if rows.size == len(values) else values.take(pa.array(rows))
+        return gathered[selected.name]
 
     return column
 
 
-def _gather_chunks(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.Table]:
+def _gather_chunks(tables: Iterable[pa.Table], max_bytes: int) -> Iterator[pa.Table]:
     gathered: list[pa.Table] = []
     size = 0
-    for piece in (piece for table in tables for piece in slice_by_bytes(table, most_bytes)):
+    for piece in (piece for table in tables for piece in slice_by_bytes(table, max_bytes)):
         gathered.append(piece)
         size += piece.nbytes
-        if size >= most_bytes:
+        if size >= max_bytes:
             yield pa.concat_tables(gathered)
             gathered, size = [], 0
     if gathered:
@@ -274,8 +273,8 @@ def _one_array(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _flags(table: pa.Table, name: str) -> NDArray[np.bool_]:
+def _read_flags(table: pa.Table, name: str) -> NDArray[np.bool_]:
     column = _one_array(table, name)
     if not pa.types.is_boolean(column.type):
-        raise InternalError(f"a flag that is {column.type}")
+        raise InternalError(f"a flag has type {column.type}")
     return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
