@@ -210,7 +210,7 @@ def keep_up(
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
     spark_plan = choose_spark_plan(bound, streams, _to_plan(plan), stats)
     return start_controller(
-        started, bound, plans, checkpoint, trigger_s, plan=spark_plan, stats=stats or {}, wishes=shed
+        started, bound, plans, checkpoint, trigger_s, plan=spark_plan, stats=stats or {}, policy=shed
     )
 
 

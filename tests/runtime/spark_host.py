@@ -22,7 +22,7 @@ from tests.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark import bucket_grid, state_store, task_batch
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.runtime.spark.packets import Packet, from_batch
+from watersmeet.runtime.spark.packets import Packet, decode_packets
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.state_store import StatefulStep, StateStore
 
@@ -106,7 +106,7 @@ class SparkHost:
                 part = table.slice(
                     task * len(table) // tasks, (task + 1) * len(table) // tasks - task * len(table) // tasks
                 )
-                packets += [packet for packed in packer.pack([part]) for packet in from_batch(packed)]
+                packets += [packet for packed in packer.pack([part]) for packet in decode_packets(packed)]
         return packets
 
     def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> Outcome:
@@ -232,7 +232,7 @@ def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> No
     for batch in range(3):
         tables = {name: each[batch] for name, each in streams.items()}
         packed.append(_contents(host.pack(batch, tables)))
-    with pytest.raises(wm.PlanError, match="batch 2 has its plan already"):
+    with pytest.raises(wm.PlanError, match="batch 2 already has its plan"):
         log.write(2, wm.plan(drop={"a": 0.9}))
     log.write(3, wm.plan(drop={"a": 0.9, "b": 0.9}))
     for batch in range(3):

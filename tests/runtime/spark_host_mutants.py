@@ -77,7 +77,7 @@ def _leaving_entries(save: Original) -> Original:
 
 def _newest_plan(_: Original) -> Original:
     def read_newest_plan(self: PlanLog, batch: int) -> Plan | None:
-        numbers = self._numbers()
+        numbers = self._list_batches()
         return self._read(max(numbers)) if numbers else None
 
     return read_newest_plan
@@ -180,7 +180,7 @@ MUTANTS: tuple[Mutant, ...] = (
     single_patch_mutant("cached entries share a name", worker_cache.WorkerCache, "put", _sharing_names),
     single_patch_mutant("a row is judged by the watermark of its own batch", bucket.Bucket, "advance", _late_at_once),
     single_patch_mutant("a replay uses the newest plan", plan_log.PlanLog, "settle_plan", _newest_plan),
-    single_patch_mutant("a plan replaces that of a batch that has begun", plan_log.PlanLog, "_put", _replacing),
+    single_patch_mutant("a plan replaces that of a batch that has begun", plan_log.PlanLog, "_create", _replacing),
     single_patch_mutant(
         "buckets are numbered from zero",
         bucket_grid,

@@ -30,7 +30,7 @@ def _local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def used(local: Path, run: str, at_s: float) -> None:
-    WorkerCache.of_run(run).put("entry", b"state")
+    WorkerCache.open(run).put("entry", b"state")
     os.utime(local / f"watersmeet-{run}", (at_s, at_s))
 
 
@@ -57,7 +57,7 @@ def test_a_run_that_no_task_uses_loses_its_cache_in_the_end(tmp_path: Path) -> N
 
 
 def test_a_worker_forgets_runs_whose_directory_is_gone() -> None:
-    WorkerCache.of_run("active")
+    WorkerCache.open("active")
     for run in ("active", "ended"):
         remember(run)
         remember(run, "groups", 7)
@@ -75,8 +75,8 @@ def test_without_a_local_directory_a_worker_remembers_one_run(monkeypatch: pytes
 
 
 def test_an_entry_whose_directory_was_removed_meanwhile_is_not_cached(tmp_path: Path) -> None:
-    shelf = WorkerCache.of_run("ended")
+    cache = WorkerCache.open("ended")
     (tmp_path / "watersmeet-ended").rmdir()
-    shelf.put("entry", b"state")
-    assert shelf.get("entry") is None
+    cache.put("entry", b"state")
+    assert cache.get("entry") is None
     assert cached_runs(tmp_path) == []

@@ -14,11 +14,11 @@ from watersmeet.runtime.spark.packets import (
     PACKED,
     ROWS,
     Packet,
+    decode_packets,
     decode_table,
+    encode_packets,
     encode_table,
     encode_table_to_buffer,
-    from_batch,
-    to_batches,
 )
 from watersmeet.sources.files import BATCH_ROWS, read_file_in_batches
 
@@ -38,11 +38,11 @@ def test_a_table_comes_back_out_of_its_blob() -> None:
 )
 def test_packets_travel_whole_and_in_order(sizes: list[int]) -> None:
     packets = [Packet(number, 0, ROWS, 1, size, blob=bytes([number]) * size) for number, size in enumerate(sizes)]
-    batches = list(to_batches(packets))
+    batches = list(encode_packets(packets))
     assert all(batch.schema == PACKED for batch in batches)
     for batch in batches:
         batch.validate(full=True)
-    assert [packet for batch in batches for packet in from_batch(batch)] == packets
+    assert [packet for batch in batches for packet in decode_packets(batch)] == packets
     assert len(batches) <= 1 + sum(sizes) // MIN_BATCH_BYTES
 
 

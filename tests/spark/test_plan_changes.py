@@ -102,7 +102,7 @@ def embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
 def test_a_plan_once_written_is_not_changed(tmp_path: Path) -> None:
     log = PlanLog(tmp_path)
     log.write(3, wm.plan("eager-nlj"))
-    with pytest.raises(wm.PlanError, match="batch 3 has its plan already"):
+    with pytest.raises(wm.PlanError, match="batch 3 already has its plan"):
         log.write(3, wm.plan())
     assert log.plan_at(2) is None
     assert log.plan_at(7) == wm.plan("eager-nlj")

@@ -164,7 +164,7 @@ def run_overload(workload: OverloadWorkload) -> OverloadResult:
     with _temporary_folder() as folder:
         pieces = workload.write(folder / "ready", 2 * sustained, workload.batches * workload.trigger_s)
         ran, keeping = _run_flooded_query(spark, workload, folder, pieces)
-    most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
+    most = keeping.estimate_max_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
     return OverloadResult(workload, sustained, ran, tuple(keeping.decisions), *most)
 
 

@@ -258,7 +258,8 @@ class GridStore:
         scheme, separator, _ = text.partition(":")
         if separator and len(scheme) > 1 and scheme != "file" and not Path(text).is_absolute():
             raise InputError(
-                f'the grid of buckets cannot be stored in "{text}": only a checkpoint in a file system of this machine can hold it',
+                f'the grid of buckets cannot be stored in "{text}": '
+                f"only a checkpoint in a file system of this machine can hold it",
                 hint="leave checkpoint out and declare the rates of the streams with stats",
             )
         return cls(Path("/" + text.removeprefix("file:").lstrip("/") if scheme == "file" else text))

@@ -1,8 +1,8 @@
-"""Results on their way out of a bucket, and one row of metrics.
+"""Emission: the form in which results leave a bucket, with one row of metrics.
 
-Spark walks every row that leaves a Python operator. So a row carries thousands of results, and Spark spreads them:
-`ListedRows` has a list per column, which the JVM turns into rows without another step through Python. Where a bucket
-has only parts of groups, `PartsOfGroups` carries them as blobs to the buckets of a second step, by group.
+Spark iterates over every row that leaves a Python operator. So one row carries thousands of results. `BatchedRows` has
+a list per column, which the JVM explodes into rows without another Python step. Where a bucket has only partial groups,
+`PartialGroups` carries them as blobs to the buckets of a second step, by group.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from watersmeet.runtime.spark.spark_types import to_spark_batch
 
 BLOB, BUCKET, ROUND, METRICS = "blob", "bucket", "round", "metrics"
 
-#: A row of lists is about so large at most: it is spread while it is in the processor's cache.
+#: Approximate upper bound on a row of lists, so that it is exploded while it is in the processor's cache.
 MAX_LIST_BYTES = 1 << 20
-#: And so many bytes of them go to Spark at a time.
+#: Approximate upper bound on the results that go to Spark at a time.
 SLICE_BYTES = 1 << 24
 
 Returned = TypeVar("Returned")
@@ -35,8 +35,9 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True)
 class Emission(ABC):
-    """The columns a bucket emits: what carries results, and `metrics`, which one row has; `names` are the metrics, in
-    order.
+    """Columns that a bucket emits: those that carry results, and `metrics`, which one row fills.
+
+    `names` are the metrics, in order.
     """
 
     names: tuple[str, ...]
@@ -48,12 +49,12 @@ class Emission(ABC):
     def emit(
         self, results: Generator[pa.RecordBatch, None, Returned], round_number: int = 0
     ) -> Generator[pa.RecordBatch, None, Returned]:
-        """Every batch of results as it travels; returns what the results' generator returns."""
+        """Yield every batch of results in encoded form; return the value that the generator of results returns."""
         while True:
             try:
                 batch = next(results)
-            except StopIteration as over:
-                returned: Returned = over.value
+            except StopIteration as end:
+                returned: Returned = end.value
                 return returned
             for columns in self._encode_batch(batch, round_number):
                 numbers = pa.nulls(len(columns[0]), _list_of(pa.int64()))
@@ -71,23 +72,23 @@ class Emission(ABC):
 
     @abstractmethod
     def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
-        """The columns of the rows that carry a batch of results, some at a time."""
+        """Yield the columns of the rows that carry a batch of results, slice by slice."""
         ...
 
 
 @dataclass(frozen=True)
 class BatchedRows(Emission):
-    """Results as they are shown; `fields` are their columns, in types that Spark has."""
+    """Final results as lists, one per column. `fields` are the columns, in types that Spark has."""
 
     fields: pa.Schema
 
     def explode_rows(self, emitted: DataFrame) -> DataFrame:
-        """The results as rows. A row of metrics has no lists, so nothing comes of it."""
+        """Return the results as rows. A row of metrics has no lists, so `posexplode` removes it."""
         first, *others = self._result_fields
         place, value = "place", "value"
-        spread = emitted.select(F.posexplode(first.name).alias(place, value), *(each.name for each in others))
+        exploded = emitted.select(F.posexplode(first.name).alias(place, value), *(each.name for each in others))
         values = [F.col(value), *(F.col(each.name)[F.col(place)] for each in others)]
-        return spread.select(*(column.alias(name) for column, name in zip(values, self.fields.names, strict=True)))
+        return exploded.select(*(column.alias(name) for column, name in zip(values, self.fields.names, strict=True)))
 
     @property
     def _result_fields(self) -> list[pa.Field]:
@@ -95,16 +96,16 @@ class BatchedRows(Emission):
 
     def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
         for piece in slice_by_bytes(to_spark_batch(batch, self.fields), SLICE_BYTES):
-            together = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
-            ends = pa.array(np.append(np.arange(0, piece.num_rows, together), piece.num_rows).astype(np.int32))
+            list_rows = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
+            ends = pa.array(np.append(np.arange(0, piece.num_rows, list_rows), piece.num_rows).astype(np.int32))
             yield [pa.ListArray.from_arrays(ends, values, type=_list_of(values.type)) for values in piece.columns]
 
 
 @dataclass(frozen=True)
 class PartialGroups(Emission):
-    """Blobs, each with the bucket of the second step it goes to and the batch of a finite input it belongs to.
+    """Partial groups as blobs, each with its bucket in the second step and its round in a finite input.
 
-    `labels` are those buckets and `keys` the number of group keys that say which.
+    `labels` are the buckets of the second step. The first `keys` columns, the group keys, decide the bucket.
     """
 
     labels: tuple[int, ...] = (0,)
@@ -134,5 +135,5 @@ class PartialGroups(Emission):
 
 
 def _list_of(kind: pa.DataType) -> pa.DataType:
-    """A list as PySpark names its parts."""
+    """Return the list type with PySpark's name for its elements."""
     return pa.list_(pa.field("element", kind))

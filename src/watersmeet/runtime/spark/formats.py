@@ -102,7 +102,7 @@ class FormatSource:
             )
         package = f"org.apache.spark:{_PACKAGES[self.format]}_2.13:{pyspark.__version__}"
         return InputError(
-            f'Spark has no source "{self.format}": its connector is a separate package, which this session does not have',
+            f'Spark has no source "{self.format}": its connector is a separate package that this session does not have',
             hint=f'write jars.packages = "{package}" in the section [spark] of the job file, or set '
             f'PYSPARK_SUBMIT_ARGS="--packages {package} pyspark-shell"; without network access, list jar files in '
             f'jars = "..."',

@@ -3,7 +3,7 @@
 source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, join ─▶ metrics observed ─▶ JVM:
 lists exploded into rows
 
-Where the buckets of an aggregation have partial groups, a second shuffle and a second stateful step come before the
+Where buckets have partial groups, a second shuffle and a second stateful step come before the
 lists are exploded.
 """
 
@@ -53,10 +53,10 @@ def on_spark(
     """Return the query's rows as a DataFrame: streaming if any source streams, else finite.
 
     `buckets` is the number of buckets, by default one per shuffle partition. `plans` is the directory of a log of plans
-    by batch (`PlanLog`), for a streaming query whose plan or shed rates change while it runs. `cache_state` lets workers
-    keep decoded state in memory between batches; the rows do not depend on it. `observation` receives the metrics of a
-    finite query. `stats` are declared statistics. `checkpoint` is the checkpoint location of the query; its grid is
-    stored there.
+    by batch (`PlanLog`), for a streaming query whose plan or shed rates change while it runs. `cache_state` lets
+    workers keep decoded state in memory between batches; the rows do not depend on it. `observation` receives the
+    metrics of a finite query. `stats` are declared statistics. `checkpoint` is the checkpoint location of the query;
+    its grid is stored there.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")

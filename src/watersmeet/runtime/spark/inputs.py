@@ -1,7 +1,7 @@
 """Inputs of a query: every kind of source as a DataFrame of packets.
 
 - Spark DataFrames are pruned in the JVM and packed by a Python step after it.
-- Files are read by that Python step, straight into Arrow. Spark lists them, tracks which are processed and passes paths.
+- Files are read by that Python step, straight into Arrow. Spark lists them, tracks the processed ones and passes paths.
 - Tables of this process are packed on the driver.
 
 **Finite sources in a streaming query.** Spark does not union a finite DataFrame with a streaming one. A data source of

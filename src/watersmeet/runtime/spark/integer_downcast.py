@@ -1,8 +1,8 @@
 """Integer downcast: 64-bit columns of a packet as 32-bit offsets from their minimum, where these are enough.
 
-A packet is copied about eight times between the task that packs it and the bucket that ingests it: through two sockets,
-into rows, into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close together,
-so half of the bytes are enough.
+A packet is copied about eight times on its way from the packing task to the bucket: through two sockets, into rows,
+into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close together, so half
+of the bytes are enough.
 """
 
 from __future__ import annotations

@@ -120,10 +120,10 @@ class LoadController:
         """Error that stopped the thread and the query, if one did."""
         return None if self._thread is None else self._thread.failure
 
-    def most_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
-        """Estimate the maximum results per second at these input rates, averaged over the controllers of recent batches.
+    def estimate_max_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
+        """Estimate the maximum results per second at these input rates.
 
-        The first value is for batches that take the whole interval. The second is for batches that keep headroom for
+        The values are averages over the controllers of recent batches. The first value is for batches that take the whole interval. The second is for batches that keep headroom for
         the measured prediction error.
         """
         recent = [controller for batch, controller in self._controllers if batch >= since]
@@ -181,7 +181,9 @@ class LoadController:
             rates=rates,
         )
         return PlanBatchModel(
-            CostingContext(explanation.config, explanation.workload, explanation.profile, Budget()), explanation.plan, self.policy
+            CostingContext(explanation.config, explanation.workload, explanation.profile, Budget()),
+            explanation.plan,
+            self.policy,
         )
 
     def _keep_at(self, batch: int) -> dict[str, float]:

@@ -208,7 +208,7 @@ class _SelectedRows:
             yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
 
     def _cells(self, grid: BucketGrid) -> Int64s:
-        """Return the first cell of each row. Rows on which an expression raises go to cell 0: any bucket can report them."""
+        """Return the first cell of each row. Rows on which an expression raises go to cell 0: any bucket may raise."""
         sound = self.rows[~self.raising] if self.raising.any() else self.rows
         placed = np.zeros(sound.size, np.int64)
         for axis, stride in zip(grid.axes, grid.strides(), strict=True):
@@ -231,7 +231,7 @@ class _SelectedRows:
         return evaluate(expr, _column_reader(self.table, rows), rows.size)
 
     def _identity(self, rows: Int64s) -> Int64s:
-        """Return a code of each row's time and values, so that a repeated task places the same rows in the same cells."""
+        """Return a code of each row's time and values, so that a repeated task places every row in the same cell."""
         codes = [self.times[rows]]
         for name in self.source.columns:
             column = _one_array(self.table, name)
@@ -246,11 +246,11 @@ def _column_reader(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array
     """Return a function that reads columns of some rows of a table and gathers each column once."""
     gathered: dict[str, pa.Array] = {}
 
-    def column(selected: Column) -> pa.Array:
-        if selected.name not in gathered:
-            values = _one_array(table, selected.name)
-            gathered[selected.name] = values if rows.size == len(values) else values.take(pa.array(rows))
-        return gathered[selected.name]
+    def column(requested: Column) -> pa.Array:
+        if requested.name not in gathered:
+            values = _one_array(table, requested.name)
+            gathered[requested.name] = values if rows.size == len(values) else values.take(pa.array(rows))
+        return gathered[requested.name]
 
     return column
 

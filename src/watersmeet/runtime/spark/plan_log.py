@@ -1,9 +1,9 @@
-"""Plans of a streaming query by batch: a log beside its checkpoint, so that a batch that runs again decides the same.
+"""Plan log: the plans of a streaming query by batch, so that a batch that runs again uses the same plan.
 
-State is the windows, whatever the plan, so a plan may change between any two batches with nothing to migrate. Every
-batch has an entry, and whoever makes it first decides: the driver, with another plan, or, once the batch runs, any of
-its tasks, with the plan of the batch before. An entry appears whole and is never changed, so all tasks of a batch, and
-of its replay, run by the same plan, however close the race.
+The log is a directory next to the checkpoint. State is the windows, whatever the plan, so a plan may change between any
+two batches without migration. Every batch has an entry, and the first writer decides. The driver writes a new plan.
+Once the batch runs, any of its tasks may write the plan of the previous batch. An entry is written atomically and never
+changed. So all tasks of a batch and of its replay use the same plan, even in a race.
 """
 
 from __future__ import annotations
@@ -19,68 +19,68 @@ from watersmeet.errors import InputError, PlanError
 
 _KIND = "plan"
 
-#: Entries so many batches old are deleted: only the last batch is ever run again.
-KEPT = 100
+#: Entries older than this number of batches are deleted: Spark only runs the last batch again.
+MAX_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLog:
-    """A directory with a file per batch. All workers have to see it."""
+    """A directory with one file per batch. All workers must be able to access it."""
 
     folder: Path
 
     def write(self, batch: int, plan: Plan) -> None:
-        """From this batch on, the query runs by this plan, unless the batch has begun: then it is refused."""
+        """Use this plan from this batch on. A batch that already has its plan is refused."""
         if batch < 0:
             raise InputError(f"there is no batch {batch}")
-        if not self._put(batch, plan):
+        if not self._create(batch, plan):
             raise PlanError(
-                f"batch {batch} has its plan already", hint="a plan once written is not changed; take a later batch"
+                f"batch {batch} already has its plan", hint="a written plan cannot be changed; use a later batch"
             )
 
     def plan_at(self, batch: int) -> Plan | None:
-        """The plan a batch would run by if nothing more was written; None where it is the query's own."""
-        written = [number for number in self._numbers() if number <= batch]
+        """Return the plan of a batch if nothing more is written; None means the query's own plan."""
+        written = [number for number in self._list_batches() if number <= batch]
         return self._read(max(written)) if written else None
 
     def settle_plan(self, batch: int) -> Plan | None:
-        """The same for a task of the batch: from now on nothing else can be written for it."""
+        """Return the plan of a batch for one of its tasks; from now on, no other plan can be written for it."""
         if not self._file(batch).exists():
-            self._put(batch, self.plan_at(batch))
-            for number in self._numbers():
-                if number < batch - KEPT:
+            self._create(batch, self.plan_at(batch))
+            for number in self._list_batches():
+                if number < batch - MAX_ENTRIES:
                     self._file(number).unlink(missing_ok=True)
         return self._read(batch)
 
-    def _put(self, batch: int, plan: Plan | None) -> bool:
-        """Create the entry, whole, if there is none; return whether it did."""
+    def _create(self, batch: int, plan: Plan | None) -> bool:
+        """Create the entry atomically if there is none; return whether it was created."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        beside = self.folder / f"{uuid.uuid4().hex}.new"
-        beside.write_bytes(encode_frame(_KIND, {"batch": batch, "plan": None if plan is None else plan.to_dict()})[0])
+        temporary = self.folder / f"{uuid.uuid4().hex}.new"
+        temporary.write_bytes(
+            encode_frame(_KIND, {"batch": batch, "plan": None if plan is None else plan.to_dict()})[0]
+        )
         try:
-            os.link(beside, self._file(batch))
+            os.link(temporary, self._file(batch))
         except FileExistsError:
             return False
         finally:
-            beside.unlink()
+            temporary.unlink()
         return True
 
     def _read(self, batch: int) -> Plan | None:
-        """Read an entry; a damaged one, or one of another batch, is refused by its name: another plan would drop other
-        rows.
-        """
-        place = self._file(batch)
+        """Read an entry. Refuse a damaged entry, or one of another batch: another plan would shed other rows."""
+        path = self._file(batch)
         try:
-            saved = read_frame(place, _KIND).header
+            saved = read_frame(path, _KIND).header
             if saved["batch"] != batch:
-                raise DamagedFileError(place, f"is damaged: it is the plan of batch {saved['batch']}")
+                raise DamagedFileError(path, f"is damaged: it is the plan of batch {saved['batch']}")
         except DamagedFileError as error:
-            # Tasks raise it, and only errors of `watersmeet.errors` are recognised in Spark's words.
+            # Tasks raise this error, and only errors of `watersmeet.errors` are recognised in a message of Spark.
             hint = "restore that file from a backup, or start again with a new checkpoint, plan log and output"
             raise InputError(f"plan log: {error.message}", hint=hint) from error
         return None if saved["plan"] is None else Plan.from_dict(saved["plan"])
 
-    def _numbers(self) -> list[int]:
+    def _list_batches(self) -> list[int]:
         return [int(file.stem) for file in self.folder.glob("*.json")]
 
     def _file(self, batch: int) -> Path:

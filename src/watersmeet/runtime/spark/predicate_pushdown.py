@@ -28,7 +28,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def translate_predicate(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
-    """Translate a predicate to a column of the frame with this schema; return None where Spark's result could differ."""
+    """Translate a predicate over this schema to a Spark column; return None where Spark's result could differ."""
     if not all(_has_same_semantics(node, schema) for node in walk(expr)):
         return None
     return _translate(expr)

@@ -63,7 +63,8 @@ def summarize_error(error: Exception) -> WatersmeetError:
 def find_user_error(text: str) -> WatersmeetError | None:
     """Return the caller's mistake that the text of a Spark error contains, or None.
 
-    >>> find_user_error("PythonException: ...\\nwatersmeet.errors.InputError: row 3 has no time\\nfix it\\n SQLSTATE: 38000")
+    >>> text = "PythonException: ...\\nwatersmeet.errors.InputError: row 3 has no time\\nfix it\\n SQLSTATE: 38000"
+    >>> find_user_error(text)
     InputError('row 3 has no time\\nfix it')
     """
     raised = _RAISED.search(text)

@@ -3,8 +3,8 @@
 Spark lacks some Arrow types. Unsigned integers become the next wider signed type, and uint64 becomes a decimal. Times
 become microseconds; nanoseconds are rounded down.
 
-A stateful operator of PySpark has to return pandas frames. PySpark turns every list in them into Python values before it
-builds an Arrow batch again. Frames with Arrow-backed columns avoid both conversions.
+A stateful operator of PySpark has to return pandas frames. PySpark turns every list in them into Python values before
+it builds an Arrow batch again. Frames with Arrow-backed columns avoid both conversions.
 """
 
 from __future__ import annotations

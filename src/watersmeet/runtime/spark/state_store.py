@@ -1,8 +1,8 @@
-"""A bucket's state in Spark's store: a header, and one entry per part of the operator's state.
+"""The state of a bucket in Spark's state store: a header, and one entry per part of the operator's state.
 
-An entry is written once and deleted once. Each worker keeps decoded state in memory under a random token per write,
-which the header repeats: cached state is used only if the store holds that very version, so no result depends on it.
-State of runs that ended is dropped.
+An entry is written once and deleted once. Each worker caches decoded state in memory under a random token per write,
+which the header repeats. Cached state is used only if the state store holds that very version, so no result depends on
+the cache. The cached state of ended runs is dropped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MapState(Protocol):
 
 
 class StateOwner(Protocol):
-    """Whose state it is."""
+    """Owner of the state: the operator and its lateness settings."""
 
     @property
     def operator(self) -> BucketOperator: ...
@@ -64,7 +64,7 @@ class StateOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """Where a part is kept: its place in Spark's store, and its name on the shelf, drawn when it was written."""
+    """Location of a part: its key (`place`) in Spark's state store, and its random name in the worker cache."""
 
     place: int
     name: str
@@ -76,8 +76,9 @@ class StateEntry:
 
 @dataclass(frozen=True)
 class CachedState:
-    """State as it is in memory, with the entry of every part by the part's identity. The parts are held, so identities
-    stay theirs.
+    """Decoded state, with the entry of every part by the part's identity.
+
+    `parts` keeps references to the parts, so that no other object gets their identity.
     """
 
     token: str
@@ -109,11 +110,10 @@ _decoded_states: dict[tuple[StatefulStep, int], CachedState] = {}
 
 
 def forget_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
-    """Drop cached state of runs that ended: first the directories, then what this process cache_state of runs without
-    one.
+    """Drop the cached state of ended runs: first their directories, then the decoded state of runs without one.
 
-    Every task calls this, because Spark tells workers nothing about queries that end. `live` are the active runs that
-    the task's query knows of, `current` is its own. Without a local directory only the current run is remembered.
+    Every task calls this, because Spark tells workers nothing about the end of a query. `live` are the active runs
+    that the task's query knows of, `current` is its own run. Without a local directory only the current run is cached.
     """
     local = local_directory()
     if local is not None:
@@ -126,7 +126,10 @@ def forget_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
 
 @dataclass(frozen=True)
 class StateStore:
-    """State of the buckets of one step. `signature` says which query it belongs to; `cache_state` lets workers cache it."""
+    """State of the buckets of one step.
+
+    `signature` identifies the query that it belongs to. `cache_state` lets workers cache it.
+    """
 
     header: ValueState
     entries: MapState
@@ -141,16 +144,15 @@ class StateStore:
             return CachedState("", 0, 0, self.bucket.empty(), (), {})
         header = json.loads(saved[0])
         check_signature(header["signature"], self.signature)
-        remembered = _decoded_states.pop(
-            (self.step, label), None
-        )  # a step may change what it is given, so an attempt that fails leaves nothing
-        if remembered is not None and remembered.token == header["token"]:
-            return remembered
+        # A step may modify the state it gets, so the cache must not keep it: the step may fail.
+        cached = _decoded_states.pop((self.step, label), None)
+        if cached is not None and cached.token == header["token"]:
+            return cached
         return self._read(header)
 
     def save(self, label: int, before: CachedState, state: BucketState) -> CachedState:
-        """Write the parts that are new, delete those that are gone, and write the header last."""
-        parts, shelf = self.bucket.operator.parts(state.inner), self._open_shelf()
+        """Write new parts, delete the parts that the state no longer contains, and write the header last."""
+        parts, cache = self.bucket.operator.parts(state.inner), self._open_cache()
         entries: dict[int, StateEntry] = {}
         place = before.next_place
         for part in parts:
@@ -159,39 +161,39 @@ class StateStore:
                 blob = part.bytes()
                 known = StateEntry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
                 self.entries.updateValue((place,), (blob,))
-                shelf.put(known.name, blob)
+                cache.put(known.name, blob)
                 place += 1
             entries[id(part.value)] = known
-        for gone in {*before.entries.values()} - {*entries.values()}:
-            self.entries.removeKey((gone.place,))
-            shelf.drop(gone.name)
+        for removed in {*before.entries.values()} - {*entries.values()}:
+            self.entries.removeKey((removed.place,))
+            cache.drop(removed.name)
         after = CachedState(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
         self.header.update((json.dumps(self._header(after)),))
-        self._remember(label, after)
+        self._cache_decoded(label, after)
         return after
 
     def _read(self, header: dict[str, Any]) -> CachedState:
-        listed, shelf = [StateEntry(*values) for values in header["entries"]], self._open_shelf()
-        saved = [SavedPart(entry.number, entry.kind, self._blob(entry, shelf)) for entry in listed]
+        listed, cache = [StateEntry(*values) for values in header["entries"]], self._open_cache()
+        saved = [SavedPart(entry.number, entry.kind, self._blob(entry, cache)) for entry in listed]
         state = BucketState(self.bucket.operator.restore(saved), _restore_watermark(self.bucket, header["watermark"]))
         parts = self.bucket.operator.parts(state.inner)
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
         return CachedState(header["token"], header["version"], header["next_place"], state, parts, entries)
 
-    def _open_shelf(self) -> WorkerCache:
-        return WorkerCache.of_run(self.step.run) if self.cache_state else WorkerCache(None)
+    def _open_cache(self) -> WorkerCache:
+        return WorkerCache.open(self.step.run) if self.cache_state else WorkerCache(None)
 
-    def _blob(self, entry: StateEntry, shelf: WorkerCache) -> bytes | pa.Buffer:
-        shelved = shelf.get(entry.name)
-        if shelved is not None:
-            return shelved
-        found = self.entries.getValue((entry.place,))
-        if found is None:
+    def _blob(self, entry: StateEntry, cache: WorkerCache) -> bytes | pa.Buffer:
+        cached = cache.get(entry.name)
+        if cached is not None:
+            return cached
+        stored = self.entries.getValue((entry.place,))
+        if stored is None:
             raise InputError(
                 f"the checkpoint is damaged: entry {entry.place} of its state is missing",
                 hint="start from an earlier copy of it",
             )
-        return bytes(found[0])
+        return bytes(stored[0])
 
     def _header(self, after: CachedState) -> dict[str, Any]:
         ordered = [after.entries[id(part.value)] for part in after.parts]
@@ -209,24 +211,24 @@ class StateStore:
             "entries": [[e.place, e.name, e.number, e.kind, e.rows, e.size] for e in ordered],
         }
 
-    def _remember(self, label: int, after: CachedState) -> None:
+    def _cache_decoded(self, label: int, after: CachedState) -> None:
         if not self.cache_state:
             return
         for key in [
             key for key, each in _decoded_states.items() if key[0] == self.step and each.version < after.version - 1
         ]:
-            del _decoded_states[key]  # another worker has continued these buckets
+            del _decoded_states[key]  # another worker has processed later batches of these buckets
         _decoded_states[self.step, label] = after
 
 
 def check_signature(saved: Mapping[str, str], mine: Mapping[str, str]) -> None:
-    """The checkpoint of another query is not to be continued; the error says what differs."""
-    for what in (*saved, *mine):
-        was, now = saved.get(what, "nothing"), mine.get(what, "nothing")
+    """Refuse to continue the checkpoint of another query; the error names the difference."""
+    for fact in (*saved, *mine):
+        was, now = saved.get(fact, "nothing"), mine.get(fact, "nothing")
         if was != now:
             raise InputError(
-                f"the checkpoint belongs to another query: {what} was {_join_lines(was)}, and is {_join_lines(now)}",
-                hint="run the query it was made with, or give this one a new checkpoint location",
+                f"the checkpoint belongs to another query: {fact} was {_join_lines(was)}, and is {_join_lines(now)}",
+                hint="run the query that created it, or use a new checkpoint location",
             )
 
 

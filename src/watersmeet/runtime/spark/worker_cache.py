@@ -1,13 +1,13 @@
 """Cache of streaming state that the workers of one machine share: files in Spark's local directory, mapped into memory.
 
-Any worker may get any bucket's next batch. A worker writes each new entry to Spark's store and to this cache, under a
-name drawn for that very entry, so the next worker need not fetch megabytes through the JVM. Entries that are not cached
-are read from the store.
+Any worker may process the next batch of any bucket. A worker writes each new entry to Spark's state store and to this
+cache, under a random name per entry. So the next worker need not fetch megabytes through the JVM. Entries that are not
+cached are read from the state store.
 
-Each run of a query has a directory of its own. The directory stands for the run: the driver removes it after the
-query's end (`cleanup`), and workers forget runs whose directory is gone. A driver on another machine cannot remove it,
-so every new query carries the names of the active runs, and its tasks remove the others. Removal is always safe: the
-store has everything.
+Each run of a query has its own directory, which exists as long as the run. The driver removes it after the query's end
+(`session`), and workers drop the state of runs whose directory no longer exists. A driver on another machine cannot
+remove it. So every new query carries the names of the active runs, and its tasks remove the others. Removal is always
+safe, because the state store has everything.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import pyarrow as pa
 
 _PREFIX = "watersmeet-"
 
-#: A run that no task has used for this long loses its cache. A query with a longer trigger interval reads its state
-#: from the store.
+#: The cache of a run is removed if no task has used it for this long. A query with a longer trigger interval reads its
+#: state from the state store.
 UNUSED_S = 600.0
-#: Clocks of two machines differ by less than this.
+#: Assumed upper bound on the difference between the clocks of two machines.
 CLOCK_SKEW_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCache:
-    """Directory of one run's cached entries. None where Spark names no local directory: then nothing is cached."""
+    """Cached entries of one run. `folder` is None if Spark has no local directory: then nothing is cached."""
 
     folder: Path | None
 
     @classmethod
-    def of_run(cls, run: str) -> WorkerCache:
-        """Create the directory of a run, or mark it as used."""
+    def open(cls, run: str) -> WorkerCache:
+        """Open the cache of a run: create its directory, or mark it as used."""
         local = local_directory()
         if local is None:
             return cls(None)
@@ -52,12 +52,12 @@ class WorkerCache:
         """Write an entry. A full disk, or a directory that was removed meanwhile, leaves it uncached."""
         if self.folder is None:
             return
-        half = self.folder / f"{name}.{os.getpid()}"
+        temporary = self.folder / f"{name}.{os.getpid()}"
         try:
-            half.write_bytes(blob)
-            half.rename(self.folder / name)  # a reader that sees the name sees all of it
+            temporary.write_bytes(blob)
+            temporary.rename(self.folder / name)  # atomic: a reader never sees a partial entry
         except OSError:
-            half.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def get(self, name: str) -> pa.Buffer | None:
         """Map an entry into memory; None if it is not cached."""
@@ -103,9 +103,8 @@ class LiveRuns:
     runs: frozenset[str] = frozenset()
     at_s: float = 0.0
 
-    def have_ended(self, run: str, used_s: float, now_s: float) -> bool:
-        """Return whether a run that was last used at `used_s` has ended, or is as good as ended because nothing has
-        used it for long.
+    def is_ended(self, run: str, used_s: float, now_s: float) -> bool:
+        """Return whether a run that was last used at `used_s` has ended, or has not been used for a long time.
 
         A run that is not among the active ones may also have started later; then it was used later.
         """
@@ -116,9 +115,9 @@ NO_LIVE_RUNS = LiveRuns()
 
 
 def remove_ended_caches(local: Path, live: LiveRuns, current: str, now_s: float) -> None:
-    """Remove the caches of all runs that ended, seen from a task of the run `current`."""
+    """Remove the caches of all ended runs. `current` is the run of the calling task."""
     for run in cached_runs(local):
-        if run != current and live.have_ended(run, _last_used_s(run_directory(local, run)), now_s):
+        if run != current and live.is_ended(run, _last_used_s(run_directory(local, run)), now_s):
             remove_run(local, run)
 
 

@@ -1,8 +1,7 @@
-"""A look at the workers' Python before the first query of a session: is this package there, in this version, with all
-it needs?
+"""Check before the first query of a session that the workers' Python can import this package, in this version.
 
-Without it, the first batch fails with a stack trace of Spark's. The job is tiny and runs once per application. The
-workers that it starts are the ones that the query needs next.
+Without the check, the first batch would fail with a stack trace of Spark. The check is a tiny job that runs once per
+application. The query then uses the workers that it starts.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ from pyspark.errors import PySparkException
 from watersmeet.errors import InputError
 from watersmeet.version import VERSION
 
-#: Tasks of the job, at most. One machine often has many cores and one Python.
+#: Maximum number of tasks of the job. One machine often has many cores but one Python.
 MAX_TASKS = 16
 
 _INSTALL = (
-    "install it there (pip install watersmeet), or send an environment along: spark-submit --archives watersmeet.tar.gz#environment "
+    "install it there (pip install watersmeet), or send an environment along: "
+    "spark-submit --archives watersmeet.tar.gz#environment "
     "--conf spark.pyspark.python=./environment/bin/python; see docs/cluster.md"
 )
 _MISSING = re.compile(r"No module named '([\w.]+)'")
@@ -35,8 +35,9 @@ _VERSION_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.*?\.)(?:\s|$)", r
 
 @dataclass(frozen=True, slots=True)
 class WorkerPython:
-    """Python of one worker: its interpreter, the package's version in it or why it cannot be imported, and Spark's
-    local directories.
+    """Python of one worker: its interpreter, its version of this package, and Spark's local directories.
+
+    `version` is None if the package cannot be imported; `problem` is then the reason.
     """
 
     executable: str
@@ -49,14 +50,14 @@ _checked_workers: dict[str, tuple[WorkerPython, ...]] = {}
 
 
 def check_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
-    """Return the Python of some workers; refuse workers that cannot run this package. Asks once per application."""
+    """Return the Python of some workers; refuse workers that cannot run this package. Checks once per application."""
     application = str(context.applicationId)
     if application not in _checked_workers:
-        found = _describe_workers(context)
-        for worker in found:
+        workers = _describe_workers(context)
+        for worker in workers:
             refuse_worker(worker)
-        _checked_workers.clear()  # of applications that ended
-        _checked_workers[application] = found
+        _checked_workers.clear()  # forget applications that ended
+        _checked_workers[application] = workers
     return _checked_workers[application]
 
 
@@ -75,22 +76,24 @@ def refuse_worker(worker: WorkerPython) -> None:
         )
     if worker.version != VERSION:
         raise InputError(
-            f"the Python of Spark's workers, {worker.executable}, has watersmeet {worker.version}, and this process {VERSION}",
+            f"the Python of Spark's workers, {worker.executable}, has watersmeet {worker.version}, "
+            f"and this process {VERSION}",
             hint="install the same version in both",
         )
 
 
 def explain_failure(text: str, python: str) -> InputError | None:
-    """Return the error for a job that failed because of the workers' Python, judged by Spark's words; None for any
-    other failure.
+    """Return the error for a job that failed because of the workers' Python; None for any other failure.
 
-    `python` is the interpreter that the driver asked for, named where Spark does not say which one ran.
+    `text` is the message of Spark's error. `python` is the interpreter that the driver requested; it is named if the
+    message does not contain the interpreter that ran.
 
-    >>> print(explain_failure("Error from python worker:\\n  /usr/bin/python3: No module named 'watersmeet'", "python3").message)
+    >>> text = "Error from python worker:\\n  /usr/bin/python3: No module named 'watersmeet'"
+    >>> print(explain_failure(text, "python3").message)
     the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'
     """
-    said = _WORKER_EXECUTABLE.search(text)
-    executable = said[1] if said else python
+    ran = _WORKER_EXECUTABLE.search(text)
+    executable = ran[1] if ran else python
     missing, other = _MISSING.search(text), _VERSION_MISMATCH.search(text)
     if missing is not None:
         return InputError(
@@ -98,7 +101,8 @@ def explain_failure(text: str, python: str) -> InputError | None:
         )
     if other is not None:
         return InputError(
-            f"the Python of Spark's workers, {executable}, is not the driver's, {sys.executable}: {' '.join(other[1].split())}",
+            f"the Python of Spark's workers, {executable}, is not the driver's, {sys.executable}: "
+            f"{' '.join(other[1].split())}",
             hint="set PYSPARK_PYTHON, or spark.pyspark.python, to the same version of Python, with watersmeet",
         )
     if "Cannot run program" in text:
@@ -125,8 +129,9 @@ def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
 
 
 def _describe_by_value() -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
-    """Return the function that runs in workers, in a form that is pickled whole: by name it would be looked up in this
-    package.
+    """Return the function that runs in workers, pickled by value.
+
+    Pickled by name, it would be looked up in this package, which the worker may lack.
     """
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
@@ -140,14 +145,14 @@ def _describe_by_value() -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]
 
 
 def _describe_python(_: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """Run in a worker that may lack this package: everything is imported inside."""
+    """Describe the worker's Python. The worker may lack this package, so all imports are inside."""
     import importlib
     import os
     import sys
 
     version, problem = None, ""
     try:
-        importlib.import_module("watersmeet.runtime.spark.processor")  # with all that a task needs
+        importlib.import_module("watersmeet.runtime.spark.processor")  # imports everything that a task needs
         version = importlib.import_module("watersmeet").__version__
     except Exception as error:
         problem = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
