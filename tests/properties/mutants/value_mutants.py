@@ -145,7 +145,7 @@ EXAMPLE_MUTANTS = (
     ),
     single_patch_mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
     single_patch_mutant(
-        "nanoseconds of one microsecond keep their order of arrival", admission, "_finer_times", _no_finer_times
+        "nanoseconds of one microsecond keep their order of arrival", admission, "_nanosecond_times", _no_finer_times
     ),
     single_patch_mutant("a JOIN's condition sees later sources", Translator, "join_condition", _every_source_visible),
 )
