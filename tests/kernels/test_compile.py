@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, KERNELS, kernel
+from watersmeet.kernels.compile import IN_INT64, KERNELS, kernel, subroutine
 
 COUNT_MISSES = """
 import watersmeet
@@ -48,3 +51,15 @@ def test_threads_that_call_a_new_kernel_at_once_build_it_once() -> None:
             assert list(threads.map(call, range(4))) == [10] * 4
     finally:
         del KERNELS[f"{total.__module__}.total"]
+
+
+def test_the_cache_of_other_sources_is_not_unpickled(tmp_path: Path) -> None:
+    cache_file = subroutine(_add_one)._cache._cache_file
+    cache_file._index_path = str(tmp_path / "index.nbi")
+    names_a_missing_class = b"cwatersmeet.kernels.compile\nRenamedSince\n."
+    Path(cache_file._index_path).write_bytes(pickle.dumps(numba.__version__) + names_a_missing_class)
+    assert cache_file._load_index() == {}
+
+
+def _add_one(value: int) -> int:
+    return value + 1

@@ -60,7 +60,7 @@ def test_probes_of_long_and_of_short_groups_in_turns(with_ends: bool) -> None:
     """They are searched in different ways, and a long one from where the probe before found its place."""
     random = np.random.default_rng(11)
     keys, times = np.where(np.arange(300) % 50, random.integers(0, 2, 300), 7), np.sort(random.integers(-20, 20, 300))
-    assert np.bincount(keys)[[0, 1]].min() > grouped_run._SHORT >= np.bincount(keys)[7]
+    assert np.bincount(keys)[[0, 1]].min() > grouped_run._SHORT_GROUP_ROWS >= np.bincount(keys)[7]
     asked = random.choice([0, 1, 2, 7], 500)
     starts, lengths, alive = random.integers(-20, 20, 500), random.integers(0, 15, 500), random.integers(-20, 20, 500)
     probes = list(zip(asked.tolist(), starts.tolist(), lengths.tolist(), alive.tolist(), strict=True))
@@ -124,4 +124,4 @@ def test_a_running_maximum_starts_anew_in_each_group() -> None:
 
 
 def test_small_and_large_runs_take_different_ways() -> None:
-    assert grouped_run._SMALL < 40_000, "otherwise the test of partitioned runs tests nothing"
+    assert grouped_run._SMALL_RUN_ROWS < 40_000, "otherwise the test of partitioned runs tests nothing"

@@ -102,9 +102,13 @@ def time_kernels() -> Iterator[KernelTimes]:
 def subroutine(function: Function, **options: Any) -> Any:
     """Compile a function that kernels call."""
     dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    cache_file = dispatcher._cache._cache_file
     # Numba reuses a cached build while the kernel's own file is unchanged, even if a subroutine in another file changed.
     # So the stamp covers all files.
-    dispatcher._cache._cache_file._source_stamp = _digest_sources()
+    cache_file._source_stamp = _digest_sources()
+    # Numba unpickles the index of a cache only if its version fits. The index of other sources may name classes that no
+    # longer exist, so the version covers all files, too.
+    cache_file._version = f"{cache_file._version} {_digest_sources()}"
     return dispatcher
 
 

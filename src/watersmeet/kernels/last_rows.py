@@ -26,11 +26,10 @@ def push_rows(
     node_next: NDArray[np.int64],
     nodes: int,
 ) -> tuple[NDArray[np.int64], int]:
-    """Append rows `first_seq, first_seq + 1, …`, the i-th to `partitions[i]`; return the evicted rows and the nodes in
-    use.
+    """Append rows `first_seq, first_seq + 1, …`, the i-th to `partitions[i]`.
 
-    There is one evicted row per new row, or NONE. A full partition reuses the node of the evicted row. So the nodes
-    grow with the rows held, never with the rows seen.
+    Return one evicted row per new row, or NONE, and the number of nodes in use. A full partition reuses the node of the
+    evicted row. So the nodes grow with the rows held, never with the rows seen.
     """
     leaving = np.full(partitions.size, NONE, np.int64)
     for at in range(partitions.size):

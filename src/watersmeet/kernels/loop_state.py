@@ -90,8 +90,9 @@ class LoopIndexes(NamedTuple):
 
 
 class LoopProgress(NamedTuple):
-    """Progress of the join per window: the oldest row kept, the first row not joined yet, the first row not arrived
-    yet.
+    """Progress of the join per window.
+
+    It is the oldest row kept, the first row not joined yet and the first row not arrived yet.
     """
 
     oldest: Int64s

@@ -296,8 +296,9 @@ def _choose_access(order, access, conditions, index_kind, op, origin, level):  #
 
 @inlined_subroutine
 def _find_key_range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level):  # type: ignore[no-untyped-def] # numba infers
-    """Return the range of values that all conditions on the indexed column allow. The first condition is on that
-    column.
+    """Return the range of values that all conditions on the indexed column allow.
+
+    The first condition of the loop is on that column.
     """
     low, high = LOWEST, HIGHEST
     first = conditions[origin, level, 0]
