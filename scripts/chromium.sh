@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that there is a Chromium for the dashboard's tests. Nothing else needs one.
-# Installs the system's own package where that is allowed; says what to do where it is not.
+# Find Chromium for the dashboard tests; nothing else needs it.
+# If it is missing, install the system's package if that is allowed, or print what to do.
 set -euo pipefail
 
 find_chromium() {
@@ -24,7 +24,7 @@ install_chromium() {
     else
         return 1
     fi
-    echo "No Chromium; installing one from the system's packages." >&2
+    echo "Chromium not found; installing the system's package." >&2
     $root apt-get update -qq >&2 || return 1
     $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >&2
 }
@@ -34,7 +34,7 @@ if found=$(find_chromium); then
 elif install_chromium && found=$(find_chromium); then
     echo "Chromium: $found"
 else
-    echo "watersmeet: the dashboard's tests need Chromium, none was found, and none could be installed from here. Install it with your" \
+    echo "watersmeet: the dashboard tests need Chromium, which was not found and could not be installed. Install it with your" \
         "system's package manager (on Debian: apt-get install chromium), or set CHROMIUM to its path, then run this again." >&2
     exit 1
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the Python to make the virtual environment with: python3 if it is new enough, else the newest that is.
+# Print the Python for the virtual environment: python3 if it is new enough, else the newest one that is.
 set -euo pipefail
 
 new_enough() {
@@ -14,6 +14,6 @@ for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
 done
 
 found=$(python3 --version 2>&1 || echo "no python3 at all")
-echo "watersmeet: Python 3.11 or newer is needed, and there is ${found}." >&2
-echo "Install one (python3.11 or newer, with its venv module), or name it: make PYTHON=/path/to/python3.12" >&2
+echo "watersmeet: Watersmeet needs Python 3.11 or newer, but found ${found}." >&2
+echo "Install Python 3.11 or newer with its venv module, or name one: make PYTHON=/path/to/python3.12" >&2
 exit 1

@@ -96,7 +96,7 @@ def run(
         return embedded.start_run(query, streams, pinned, evaluate=evaluate, stats=stats)
     policy = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
     about = _explain(query, streams, stats, pinned, budget, policy=policy)
-    affordable = about.runnable(shed=bool(shed))
+    affordable = about.choose_shedding_plan(shed=bool(shed))
     if pinned is not None:
         return embedded.start_run(query, streams, affordable or pinned, evaluate=evaluate, stats=stats)
     starting_plan = StartingPlan(affordable or about.plan, about.budget, policy if shed else None)
@@ -118,7 +118,9 @@ def plan_within(
     the error lists the remedies.
     """
     policy = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
-    return _explain(query, streams, stats, None, budget, policy=policy, engine=engine).runnable(shed=bool(shed))
+    return _explain(query, streams, stats, None, budget, policy=policy, engine=engine).choose_shedding_plan(
+        shed=bool(shed)
+    )
 
 
 def allocate(

@@ -101,7 +101,7 @@ def test_spark_adds_its_own_cost_to_an_aggregation(streams: Streams) -> None:
     here, spark = (wm.explain(QUERIES["grouped"], streams, engine=engine) for engine in ("embedded", "spark"))
     assert spark.engine == "spark"
     assert spark.chosen.cost.cpu_per_s > here.chosen.cost.cpu_per_s
-    assert any(part.name == "spark: shuffle" for part in spark.chosen.cost.parts)
+    assert any(part.name == "spark: shuffle" for part in spark.chosen.cost.operators)
 
 
 def test_each_remedy_alone_makes_an_aggregation_feasible(streams: Streams) -> None:

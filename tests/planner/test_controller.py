@@ -31,7 +31,7 @@ def model_of(rate: float) -> PlanBatchModel:
     known = {"a": wm.stats(rate=rate, distinct={"k": 20_000}), "b": wm.stats(rate=rate / 4, distinct={"k": 20_000})}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, each) for name, each in known.items()})
     config = compile_join_config(bound, Plan())
-    workload = estimate_workload(bound, config, fill_missing_stats(bound, known), arriving=ArrivalPattern(TRIGGER_S))
+    workload = estimate_workload(bound, config, fill_missing_stats(bound, known), arrivals=ArrivalPattern(TRIGGER_S))
     return PlanBatchModel(CostingContext(config, workload, PROFILE, wm.Budget()), Plan())
 
 
@@ -48,7 +48,7 @@ class Plant:
     rng: Random = field(default_factory=lambda: Random(1))
 
     def took(self, rates: dict[str, float], keep: dict[str, float], interval_s: float) -> float:
-        exact = self.overhead_s + self.slowness * self.model.seconds(rates, keep, interval_s)
+        exact = self.overhead_s + self.slowness * self.model.predict_seconds(rates, keep, interval_s)
         return exact * self.rng.uniform(1 - self.noise, 1 + self.noise)
 
     def output(self, rates: dict[str, float], keep: dict[str, float]) -> float:
@@ -63,7 +63,7 @@ def sustainable(plant: Plant, rates: dict[str, float]) -> float:
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        quiet = plant.overhead_s + plant.slowness * plant.model.seconds(
+        quiet = plant.overhead_s + plant.slowness * plant.model.predict_seconds(
             {name: rate * middle for name, rate in rates.items()}, {}, TRIGGER_S
         )
         low, high = (middle, high) if quiet <= TRIGGER_S else (low, middle)
@@ -136,7 +136,7 @@ def test_windows_that_hold_what_came_by_other_shares_do_not_mislead(slowness: fl
         keep = {"a": 1.0, "b": 1.0} | dict(controller.controls.keep)
         meeting = {name: (share * before[name]) ** 0.5 for name, share in keep.items()}
         results = plant.output(rates, meeting) * interval_s
-        seconds = plant.overhead_s + slowness * plant.model.seconds(
+        seconds = plant.overhead_s + slowness * plant.model.predict_seconds(
             rates, keep, interval_s, results
         ) * plant.rng.uniform(0.99, 1.01)
         past.append(seconds)
@@ -203,8 +203,8 @@ def test_more_is_left_free_where_batches_scatter_more(noise: float) -> None:
     for _ in range(8):
         fit = fit.with_point(1.0, 3.0 * rng.uniform(1 - noise, 1 + noise))
     steadier = MachineFit(tuple(FitPoint(1.0, 3.0) for _ in range(8)))
-    assert fit.free() >= steadier.free()
-    assert (fit.free() > 1.2 * steadier.free()) == (noise > 0.1)
+    assert fit.headroom_share() >= steadier.headroom_share()
+    assert (fit.headroom_share() > 1.2 * steadier.headroom_share()) == (noise > 0.1)
 
 
 def test_reports_and_triggers_that_cannot_be_are_refused() -> None:

@@ -73,7 +73,7 @@ def test_ten_thousand_random_drop_rates_never_beat_the_shares_found(text: str, p
     rng, plan = Random(f"{text} {part}"), plans[0]
     least = minimum_shares(now, wm.Wishes())
     best = find_best_shares(now, plan, least)
-    assert now.load(plan, best) <= 1 + 1e-9
+    assert now.load_share(plan, best) <= 1 + 1e-9
     output = now.cost(plan, best).cost.rows_out_per_s
     for _ in range(10_000 // 6):
         keep = {name: max(least[name], rng.random() ** rng.choice((0.3, 1, 3))) for name in least}
@@ -107,7 +107,7 @@ def test_the_search_with_few_plans_finds_what_trying_all_finds() -> None:
     for text, part in ((TIMED, 0.6), (TIMED, 0.1), (COUNTED, 0.6), (COUNTED, 0.1)):
         now, plans = scarce(text, part)
         least = minimum_shares(now, wm.Wishes())
-        able = [plan for plan in plans if now.load(plan, least) <= 1]
+        able = [plan for plan in plans if now.load_share(plan, least) <= 1]
         everything = [now.cost(plan, find_best_shares(now, plan, least)).cost.rows_out_per_s for plan in able]
         assert find_approximation(now, plans).costed.cost.rows_out_per_s >= max(everything) * (1 - 1e-3)
 

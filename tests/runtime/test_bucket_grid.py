@@ -13,7 +13,7 @@ from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.runtime.spark.bucket_grid import BucketGrid, choose_grid
 from watersmeet.runtime.spark.integer_downcast import restore_integers
-from watersmeet.runtime.spark.packets import ROWS, decode_table, from_batch
+from watersmeet.runtime.spark.packets import ROWS, decode_packets, decode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.sql import bind
 
@@ -35,7 +35,7 @@ def cells_of(chosen: JoinConfig, layout: BucketGrid, number: int, table: pa.Tabl
     packer = Packer(0, "s", "ts", (wanted,), layout, tuple(range(layout.cells)))
     found: dict[int, set[int]] = {}
     for batch in packer.pack([table]):
-        for packet in from_batch(batch):
+        for packet in decode_packets(batch):
             if packet.kind == ROWS:
                 rows = restore_integers([decode_table(packet.blob)], pa.schema(list(FIELDS.items())))
                 for row in rows.column("id").to_pylist():

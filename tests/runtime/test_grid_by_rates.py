@@ -97,7 +97,8 @@ def test_copies_have_a_price() -> None:
     sources = tables(20_000, 5_000)
     costs = {
         buckets: {
-            part.name: part for part in wm.explain(THETA, sources, engine="spark", buckets=buckets).chosen.cost.parts
+            part.name: part
+            for part in wm.explain(THETA, sources, engine="spark", buckets=buckets).chosen.cost.operators
         }
         for buckets in (1, 8)
     }

@@ -1,4 +1,4 @@
-"""What a query gives on Spark, and what it gives embedded, in values that compare."""
+"""Run queries on Spark and return their rows in a form that compares with the embedded engine's rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.properties.generators.cases import QueryCase
 from watersmeet.runtime.spark.spark_types import to_spark_batch, to_spark_schema
 
 
-def sources_of(case: QueryCase, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
-    """The case's streams in the batches they arrive in, its relations whole."""
+def build_sources(case: QueryCase, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
+    """Return the streams of a case in the batches of their arrival, and its relations."""
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
@@ -28,29 +28,29 @@ def sources_of(case: QueryCase, arrivals: Mapping[str, Arrival]) -> dict[str, An
     return sources
 
 
-def rows_of(frame: DataFrame) -> Rows:
-    """The rows of a finite frame."""
-    return rows_of_table(frame.toArrow())
+def collect_rows(frame: DataFrame) -> Rows:
+    """Return the rows of a finite DataFrame."""
+    return table_to_rows(frame.toArrow())
 
 
-def rows_of_table(table: pa.Table) -> Rows:
-    return as_multiset(table_rows(in_spark_types(table)))
+def table_to_rows(table: pa.Table) -> Rows:
+    return as_multiset(table_rows(to_spark_types(table)))
 
 
-def in_spark_types(table: pa.Table) -> pa.Table:
+def to_spark_types(table: pa.Table) -> pa.Table:
     fields = to_spark_schema(table.schema)
     return pa.Table.from_batches(
         [to_spark_batch(batch, fields) for batch in table.combine_chunks().to_batches()], fields
     )
 
 
-def streamed_rows(frame: DataFrame, folder: Path) -> Rows:
-    """The rows a streaming frame has written when it has read all there is."""
-    run_to_the_end(frame, folder)
-    return rows_of(frame.sparkSession.read.schema(frame.schema).parquet(str(folder / "out")))
+def stream_to_rows(frame: DataFrame, folder: Path) -> Rows:
+    """Run a streaming DataFrame until it has processed the available data; return the rows it has written."""
+    run_available(frame, folder)
+    return collect_rows(frame.sparkSession.read.schema(frame.schema).parquet(str(folder / "out")))
 
 
-def run_to_the_end(frame: DataFrame, folder: Path) -> Any:
+def run_available(frame: DataFrame, folder: Path) -> Any:
     writer = (
         frame.writeStream.format("parquet")
         .option("path", str(folder / "out"))
@@ -62,9 +62,7 @@ def run_to_the_end(frame: DataFrame, folder: Path) -> Any:
 
 
 def forget_batch(folder: Path, batch: int) -> None:
-    """As if the query had died just before the batch was committed: neither Spark nor its file sink knows that it is
-    over.
-    """
+    """Remove the commit of a batch from Spark's logs, as if the query had died just before the commit."""
     for log in (folder / "checkpoint" / "commits", folder / "out" / "_spark_metadata"):
         (log / str(batch)).unlink()
         (log / f".{batch}.crc").unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.cli import main as cli
 from watersmeet.runtime.spark.spark_errors import summarize_error
 
@@ -109,7 +109,7 @@ def stops_with(said: str, frame: Any, folder: Path) -> None:
     sentence.
     """
     with pytest.raises(StreamingQueryException) as raised:
-        run_to_the_end(frame, folder)
+        run_available(frame, folder)
     assert said in str(summarize_error(raised.value))
     assert "\n\tat " not in str(summarize_error(raised.value))
     assert [path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
@@ -117,7 +117,7 @@ def stops_with(said: str, frame: Any, folder: Path) -> None:
 
 
 def wanted() -> Any:
-    return rows_of_table(
+    return table_to_rows(
         wm.collect(QUERY, {name: wm.stream([rows(n) for n in range(3)], time="ts") for name in ("a", "b")})
     )
 
@@ -131,8 +131,8 @@ def test_a_bad_file_stops_the_query_until_it_is_repaired(
     spoil(damage, tmp_path)
     stops_with(said, wm.on_spark(QUERY, sources, session=spark), tmp_path)
     put(tmp_path, "a", LATER, rows(LATER))
-    run_to_the_end(wm.on_spark(QUERY, followed(tmp_path), session=spark), tmp_path)
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted()
+    run_available(wm.on_spark(QUERY, followed(tmp_path), session=spark), tmp_path)
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted()
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_bad_file_of_a_dataframe_stops_the_query_too(
     spoil(damage, tmp_path)
     stops_with(said, wm.on_spark(QUERY, framed(spark, tmp_path)), tmp_path)
     put(tmp_path, "a", LATER, rows(LATER))
-    run_to_the_end(wm.on_spark(QUERY, framed(spark, tmp_path)), tmp_path)
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted()
+    run_available(wm.on_spark(QUERY, framed(spark, tmp_path)), tmp_path)
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted()
 
 
 def test_the_command_line_shows_a_sentence_and_no_stack(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table, streamed_rows
+from tests.spark.queries import collect_rows, stream_to_rows, table_to_rows
 from watersmeet.runtime.spark.session import check_table_size
 from watersmeet.runtime.spark.worker_check import check_workers
 
@@ -98,7 +98,7 @@ def test_a_finite_query_uses_one_partition_per_core_whatever_the_session_says(sp
     try:
         frame = wm.on_spark(JOIN, over(**TABLES))
         assert frame.rdd.getNumPartitions() == spark.sparkContext.defaultParallelism
-        assert rows_of(frame) == rows_of_table(wm.collect(JOIN, over(**TABLES)))
+        assert collect_rows(frame) == table_to_rows(wm.collect(JOIN, over(**TABLES)))
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
@@ -109,7 +109,7 @@ def test_a_relation_of_megabytes_travels_with_a_streaming_query(spark: SparkSess
         "r": wm.relation(pa.table({"k": np.arange(200_000, dtype=np.int32), "v": np.arange(200_000)}))
     }
     frame = wm.on_spark(query, {**over(a=streaming_frame(spark, tmp_path, "a")), **large})
-    assert streamed_rows(frame, tmp_path) == rows_of_table(wm.collect(query, {**over(a=TABLES["a"]), **large}))
+    assert stream_to_rows(frame, tmp_path) == table_to_rows(wm.collect(query, {**over(a=TABLES["a"]), **large}))
 
 
 def test_relations_that_are_too_large_for_the_session_are_refused(spark: SparkSession) -> None:

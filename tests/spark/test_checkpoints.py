@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.checkpoint.store import lock_checkpoint
 from watersmeet.cli.spark import SparkJob, run_streaming_query
 from watersmeet.runtime.embedded.run import bind_query
@@ -42,7 +42,7 @@ def followed(folder: Path, time: str = "ts") -> dict[str, wm.Stream]:
 
 
 def run_once(spark: SparkSession, folder: Path, text: str = QUERY, time: str = "ts", **how: Any) -> None:
-    run_to_the_end(wm.on_spark(text, followed(folder, time), session=spark, **how), folder)
+    run_available(wm.on_spark(text, followed(folder, time), session=spark, **how), folder)
 
 
 @pytest.mark.parametrize("text", [QUERY, TOTALS])
@@ -101,7 +101,7 @@ def test_another_plan_goes_on_with_the_same_rows(spark: SparkSession, tmp_path: 
         written(tmp_path, number)
         run_once(spark, tmp_path, plan=plan)
     batched = {name: wm.stream([rows(0), rows(1), rows(2)], time="ts") for name in ("a", "b")}
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of_table(wm.collect(QUERY, batched))
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == table_to_rows(wm.collect(QUERY, batched))
 
 
 def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import watersmeet as wm
 from tests.oracle import Arrival
 from tests.properties.generators.arrival_orders import arrive_in_any_batches, arrive_with_late_rows
 from tests.properties.generators.join_cases import generate_case
-from tests.spark.queries import rows_of, rows_of_table, sources_of
+from tests.spark.queries import build_sources, collect_rows, table_to_rows
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.execution_plan import build_execution_plan
 
@@ -31,11 +31,11 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 def test_a_finite_input_in_any_batches(spark: SparkSession, seed: int) -> None:
     case, rng = generate_case(seed), Random(seed)
     arrivals = arriving(seed, rng)
-    wanted = rows_of_table(wm.collect(case.text, sources_of(case, arrivals)))
+    wanted = table_to_rows(wm.collect(case.text, build_sources(case, arrivals)))
     session = spark.newSession()
     session.conf.set(PARTITIONS, rng.choice((1, 2, 3)))
-    frame = wm.on_spark(case.text, sources_of(case, arrivals), session=session, buckets=rng.choice((1, 2, 3, 4, 6)))
-    assert_same(case, rows_of(frame), wanted)
+    frame = wm.on_spark(case.text, build_sources(case, arrivals), session=session, buckets=rng.choice((1, 2, 3, 4, 6)))
+    assert_same(case, collect_rows(frame), wanted)
 
 
 def arriving(seed: int, rng: Random) -> dict[str, Arrival]:
@@ -62,7 +62,7 @@ def features(seed: int) -> Iterator[str]:
         yield "relation"
     if any(arrival.idle_us is not None for arrival in arrivals.values()):
         yield "idle"
-    sources = sources_of(case, arrivals)
+    sources = build_sources(case, arrivals)
     axes = build_execution_plan(bind_query(case.text, sources), sources, None, buckets=6, partitions=2).bucket.grid.axes
     if any(axis.split is not None for axis in axes):
         yield "theta"

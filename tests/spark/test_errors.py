@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table
+from tests.spark.queries import collect_rows, table_to_rows
 from watersmeet.errors import QueryError
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -50,7 +50,7 @@ def test_rejected_rows_are_evaluated_in_no_other_expression(spark: SparkSession,
         for name, table in tables.items()
     }
     wanted = wm.collect(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
-    assert rows_of(wm.on_spark(query, sources, session=spark, buckets=3)) == rows_of_table(wanted)
+    assert collect_rows(wm.on_spark(query, sources, session=spark, buckets=3)) == table_to_rows(wanted)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_errors_of_late_rows_do_not_count_and_those_of_other_rows_do(spark: Spar
     for batches, raises in (([first, bad], False), ([bad, first], True)):
         sources = {"a": wm.stream([first.select(["ts", "k"])], time="ts"), "b": wm.stream(batches, time="ts")}
         if not raises:
-            wanted = rows_of_table(wm.collect(query, sources))
-            assert rows_of(wm.on_spark(query, sources, session=spark, buckets=3)) == wanted
+            wanted = table_to_rows(wm.collect(query, sources))
+            assert collect_rows(wm.on_spark(query, sources, session=spark, buckets=3)) == wanted
             continue
         with pytest.raises(QueryError, match="overflow"):
             wm.collect(query, sources)
         with pytest.raises(Exception, match="overflow"):
-            rows_of(wm.on_spark(query, sources, session=spark, buckets=3))
+            collect_rows(wm.on_spark(query, sources, session=spark, buckets=3))

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import Observation, SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.host import on_spark
 
@@ -33,7 +33,7 @@ def rows(count: int, seed: int, start_s: int = 0) -> pa.Table:
 def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spark: SparkSession) -> None:
     sources = {"big": wm.stream(rows(200_000, 0), time="ts"), "small": wm.stream(rows(200, 1), time="ts")}
     seen = Observation()
-    found = rows_of(on_spark(QUERY, sources, session=spark, buckets=BUCKETS, seen=seen))
+    found = collect_rows(on_spark(QUERY, sources, session=spark, buckets=BUCKETS, seen=seen))
     shuffled = {
         name: value
         for text, value in seen.get.items()
@@ -46,7 +46,7 @@ def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spa
         sum(shuffled.values())
         == wm.explain(QUERY, sources, engine="spark", buckets=BUCKETS).to_dict()["shuffle"]["rows"]
     )
-    assert found == rows_of_table(wm.collect(QUERY, sources))
+    assert found == table_to_rows(wm.collect(QUERY, sources))
 
 
 def test_a_restart_with_other_rates_keeps_the_grid_of_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_a_restart_with_other_rates_keeps_the_grid_of_its_checkpoint(spark: Spar
             pq.write_table(tables[name][-1], folder / f"{number}.parquet")
         sources = {name: wm.stream(tmp_path / name, time="ts", lateness="1 hour", follow=True) for name in counts}
         frame = wm.on_spark(QUERY, sources, session=spark, buckets=BUCKETS, checkpoint=tmp_path / "checkpoint")
-        (batch,) = [each for each in list_batches(run_to_the_end(frame, tmp_path)) if sum(each.arrived.values())]
+        (batch,) = [each for each in list_batches(run_available(frame, tmp_path)) if sum(each.arrived.values())]
         return dict(batch.shuffled)
 
     assert run_once(0, {"big": 2_000, "small": 20}) == {"big": 2_000, "small": 8 * 20}
     assert run_once(1, {"big": 20, "small": 2_000}) == {"big": 20, "small": 8 * 2_000}
     whole = {name: wm.stream(pa.concat_tables(parts), time="ts") for name, parts in tables.items()}
-    expected = rows_of_table(wm.collect(QUERY, whole))
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == expected
+    expected = table_to_rows(wm.collect(QUERY, whole))
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == expected

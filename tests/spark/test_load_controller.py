@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, run_available, table_to_rows
 from tests.spark.test_plan_changes import QUERY, ledger
 from tests.spark.test_sources import TABLES, over, streaming_frame
 from watersmeet.planner.controller import BatchReport
@@ -33,7 +33,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     log = PlanLog(tmp_path / "plans")
     frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)[:2]) for name in "ab"}
     frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
-    first = run_to_the_end(frame, tmp_path)  # no batch is as fast as the trigger below
+    first = run_available(frame, tmp_path)  # no batch is as fast as the trigger below
     keeping = LoadController(
         bind_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
     )  # no batch is as fast as that
@@ -44,7 +44,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     for name in "ab":
         streaming_frame(spark, tmp_path, name, fifths(name), exist_ok=True)
     ran = list_batches(first) + list_batches(
-        run_to_the_end(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path)
+        run_available(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path)
     )
     run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())
     found = []
@@ -57,7 +57,9 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
         assert all(entry["arrived"] == entry.pop("kept") + entry["shed"] + entry["late"] for entry in entries.values())
         assert ledger(ran[batch]) == entries
     assert any(ran[4].shed.values())
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of_table(pa.Table.from_batches(found, run.result))
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == table_to_rows(
+        pa.Table.from_batches(found, run.result)
+    )
 
 
 def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, forget_batch, run_available, table_to_rows
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan, make_default_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
@@ -31,13 +31,13 @@ def test_a_plan_written_for_a_batch_runs_from_that_batch_on(spark: SparkSession,
     log = PlanLog(tmp_path / "plans")
     log.write(1, wm.plan("eager-nlj", order=["a", "b"]))
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
-    query = run_to_the_end(wm.on_spark(QUERY, sources, plans=tmp_path / "plans"), tmp_path)
+    query = run_available(wm.on_spark(QUERY, sources, plans=tmp_path / "plans"), tmp_path)
     first, second = list_batches(query)
     assert not any(first.comparisons.values())  # grouped runs count none
     assert all(second.comparisons.values())
     run = wm.run(QUERY, over(a=halves("a"), b=halves("b")))
-    wanted = rows_of_table(run.collect())
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    wanted = table_to_rows(run.collect())
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted
     assert TABLES["a"].num_rows == first.arrived["a"] + second.arrived["a"]
 
 
@@ -55,17 +55,17 @@ def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same
     frames = {name: streaming_frame(spark, tmp_path, name, thirds(name)) for name in "ab"}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True, files_per_batch=1) for name in "ab"}
     sources = over(**frames) if kind == "frames" else followed
-    ran = list_batches(run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
+    ran = list_batches(run_available(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
     wanted, ledgers = embedded_by_rates()
     assert [ledger(batch) for batch in ran] == ledgers
     assert all(entry["shed"] for entry in ledgers[2].values())
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted
     forget_batch(tmp_path, 2)
     (again,) = list_batches(
-        run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path)
+        run_available(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path)
     )
     assert ledger(again) == ledgers[2]
-    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted
 
 
 def test_a_running_query_drops_by_one_seed(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
         entries = {name: asdict(entry) for name, entry in run.batch_ledger.items()}
         assert all(entry["arrived"] == entry.pop("kept") + entry["shed"] + entry["late"] for entry in entries.values())
         ledgers.append(entries)
-    return rows_of_table(pa.Table.from_batches(found, run.result)), ledgers
+    return table_to_rows(pa.Table.from_batches(found, run.result)), ledgers
 
 
 def test_a_plan_once_written_is_not_changed(tmp_path: Path) -> None:

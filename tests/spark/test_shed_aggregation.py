@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, forget_batch, run_available, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from .test_sources import frame, halves, over, streaming_frame
@@ -30,8 +30,8 @@ def test_estimates_are_those_of_the_embedded_engine(spark: SparkSession, evaluat
     embedded = wm.collect(query, over(**whole), PLAN)
     assert "n_stderr" in embedded.column_names
     assert embedded.num_rows
-    assert rows_of(wm.on_spark(query, over(**whole), plan=PLAN, session=spark)) == rows_of_table(embedded)
-    assert rows_of(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=PLAN)) == rows_of_table(
+    assert collect_rows(wm.on_spark(query, over(**whole), plan=PLAN, session=spark)) == table_to_rows(embedded)
+    assert collect_rows(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=PLAN)) == table_to_rows(
         embedded
     )
 
@@ -41,21 +41,21 @@ def test_stopped_between_batches_and_run_again(spark: SparkSession, tmp_path: Pa
     query = QUERIES[evaluated]
     run = wm.run(query, over(a=halves("a"), b=halves("b")), PLAN)
     *rounds, _ = run.batches()
-    wanted = rows_of_table(pa.concat_tables([pa.Table.from_batches(each, run.result) for each in rounds]))
+    wanted = table_to_rows(pa.concat_tables([pa.Table.from_batches(each, run.result) for each in rounds]))
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
     shown = wm.on_spark(query, sources, plan=PLAN)
-    last = list_batches(run_to_the_end(shown, tmp_path))[-1]
+    last = list_batches(run_available(shown, tmp_path))[-1]
     assert sum(last.shed.values()) > 0
-    assert rows_of(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
+    assert collect_rows(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
     forget_batch(tmp_path, last.batch)
-    run_to_the_end(wm.on_spark(query, sources, plan=PLAN), tmp_path)
-    assert rows_of(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
+    run_available(wm.on_spark(query, sources, plan=PLAN), tmp_path)
+    assert collect_rows(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
 
 
 def test_another_share_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     query = QUERIES["every second"]
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
-    last = list_batches(run_to_the_end(wm.on_spark(query, sources, plan=PLAN), tmp_path))[-1]
+    last = list_batches(run_available(wm.on_spark(query, sources, plan=PLAN), tmp_path))[-1]
     forget_batch(tmp_path, last.batch)
     with pytest.raises(Exception, match="what is dropped"):
-        run_to_the_end(wm.on_spark(query, sources, plan=wm.plan(drop={"a": 0.5}, drop_seed=3)), tmp_path)
+        run_available(wm.on_spark(query, sources, plan=wm.plan(drop={"a": 0.5}, drop_seed=3)), tmp_path)

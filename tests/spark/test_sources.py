@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, streamed_rows
+from tests.spark.queries import collect_rows, run_available, stream_to_rows, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -70,17 +70,17 @@ def streaming_frame(
 
 
 def test_dataframes_give_the_rows_of_their_tables(spark: SparkSession) -> None:
-    wanted = rows_of_table(wm.collect(JOIN, over(**TABLES)))
+    wanted = table_to_rows(wm.collect(JOIN, over(**TABLES)))
     assert wanted
     found = wm.on_spark(JOIN, over(a=frame(spark, "a"), b=frame(spark, "b")))
     assert not found.isStreaming
-    assert rows_of(found) == wanted
+    assert collect_rows(found) == wanted
 
 
 def test_files_and_frames_and_tables_can_be_mixed(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(TABLES["a"], tmp_path / "a.parquet")
-    wanted = rows_of_table(wm.collect(JOIN, over(**TABLES)))
-    assert rows_of(wm.on_spark(JOIN, over(a=tmp_path / "a.parquet", b=frame(spark, "b")), session=spark)) == wanted
+    wanted = table_to_rows(wm.collect(JOIN, over(**TABLES)))
+    assert collect_rows(wm.on_spark(JOIN, over(a=tmp_path / "a.parquet", b=frame(spark, "b")), session=spark)) == wanted
 
 
 def test_a_table_beside_a_stream_that_never_ends(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_a_table_beside_a_stream_that_never_ends(spark: SparkSession, tmp_path: 
     }
     found = wm.on_spark(query, sources)
     assert found.isStreaming
-    assert streamed_rows(found, tmp_path) == rows_of_table(wm.collect(query, over(**TABLES)))
+    assert stream_to_rows(found, tmp_path) == table_to_rows(wm.collect(query, over(**TABLES)))
 
 
 def test_a_streaming_frame_counts_rows_that_its_selection_drops(spark: SparkSession, tmp_path: Path) -> None:
     latest_first = halves("a")[::-1]
     source = streaming_frame(spark, tmp_path, "a", latest_first)
-    query = run_to_the_end(wm.on_spark("SELECT a.id FROM a [RANGE 1 SECOND] WHERE a.x < 0.5", over(a=source)), tmp_path)
+    query = run_available(wm.on_spark("SELECT a.id FROM a [RANGE 1 SECOND] WHERE a.x < 0.5", over(a=source)), tmp_path)
     assert [(batch.arrived["a"], batch.late["a"]) for batch in list_batches(query)] == [(35, 0), (25, 25)]
 
 
@@ -107,9 +107,9 @@ def test_shedding_keeps_the_same_rows_on_every_host(spark: SparkSession) -> None
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k"
     embedded = wm.collect(query, over(**TABLES), plan)
     assert json.loads(embedded.schema.metadata[b"watersmeet"])["ledger"]["a"]["shed"] > 0
-    wanted = rows_of_table(embedded)
-    assert rows_of(wm.on_spark(query, over(**TABLES), plan=plan, session=spark)) == wanted
-    assert rows_of(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=plan)) == wanted
+    wanted = table_to_rows(embedded)
+    assert collect_rows(wm.on_spark(query, over(**TABLES), plan=plan, session=spark)) == wanted
+    assert collect_rows(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=plan)) == wanted
 
 
 @pytest.mark.parametrize("clause", ["EVERY 2 SECONDS", ""])
@@ -117,15 +117,15 @@ def test_aggregation_gives_the_same_groups(spark: SparkSession, clause: str) -> 
     query = f"""SELECT a.k, COUNT(*) AS n, SUM(b.x) AS total, MAX(a.s) AS most
         FROM a [RANGE 4 SECONDS], b [ROWS 5] WHERE a.k = b.k AND a.s <> 'w' GROUP BY a.k {clause}"""
     batched = {name: [rows.slice(0, 20), rows.slice(20, 0), rows.slice(20)] for name, rows in TABLES.items()}
-    wanted = rows_of_table(wm.collect(query, over(**batched)))
+    wanted = table_to_rows(wm.collect(query, over(**batched)))
     assert wanted
-    assert rows_of(wm.on_spark(query, over(**batched), session=spark)) == wanted
+    assert collect_rows(wm.on_spark(query, over(**batched), session=spark)) == wanted
 
 
 def test_aggregation_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     query = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 4 SECONDS] GROUP BY a.k EVERY 1 SECOND"
     source = streaming_frame(spark, tmp_path, "a")
-    found = streamed_rows(wm.on_spark(query, over(a=source)), tmp_path)
+    found = stream_to_rows(wm.on_spark(query, over(a=source)), tmp_path)
     run = wm.run(query, over(a=halves("a")))
     *rounds, _ = run.batches()
-    assert found == rows_of_table(pa.concat_tables([pa.Table.from_batches(each, run.config.result) for each in rounds]))
+    assert found == table_to_rows(pa.concat_tables([pa.Table.from_batches(each, run.config.result) for each in rounds]))

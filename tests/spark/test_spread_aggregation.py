@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
+from tests.spark.queries import collect_rows, forget_batch, run_available, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -48,9 +48,9 @@ def test_spread_over_buckets_and_stopped_in_between(spark: SparkSession, tmp_pat
     for part in (range(2), range(2, ROUNDS)):  # the query is stopped in between and goes on from its checkpoint
         _write(tmp_path, part)
         frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
-        found = list_batches(run_to_the_end(frame, tmp_path))
+        found = list_batches(run_available(frame, tmp_path))
     out = spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))
-    assert rows_of(out) == rows_of_table(_embedded(query))
+    assert collect_rows(out) == table_to_rows(_embedded(query))
     assert found[-1].results == out.filter(out.as_of > _as_of_before(query)).count()
 
 
@@ -58,17 +58,19 @@ def test_a_batch_that_runs_again_gives_the_same_groups(spark: SparkSession, tmp_
     query, buckets = QUERIES["keys of both"]
     _write(tmp_path, range(ROUNDS))
     frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
-    run_to_the_end(frame, tmp_path)
+    run_available(frame, tmp_path)
     forget_batch(tmp_path, ROUNDS - 1)
     assert (
         len(
             list_batches(
-                run_to_the_end(wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets), tmp_path)
+                run_available(wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets), tmp_path)
             )
         )
         == 1
     )
-    assert rows_of(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))) == rows_of_table(_embedded(query))
+    assert collect_rows(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))) == table_to_rows(
+        _embedded(query)
+    )
 
 
 def _tables(name: str) -> list[pa.Table]:

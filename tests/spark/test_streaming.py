@@ -20,7 +20,7 @@ from tests.oracle import Arrival
 from tests.properties.generators.arrival_orders import arrive_in_any_batches, arrive_with_late_rows
 from tests.properties.generators.cases import QueryCase
 from tests.properties.generators.join_cases import generate_case
-from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, sources_of
+from tests.spark.queries import build_sources, collect_rows, run_available, table_to_rows
 from watersmeet.runtime.spark import host
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
@@ -52,20 +52,20 @@ def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: i
             buckets=1 + seed % 3,
             cache_state=bool(seed % 4 > 1),
         )
-        for batch in list_batches(run_to_the_end(frame, tmp_path)):
+        for batch in list_batches(run_available(frame, tmp_path)):
             for name, numbers in counted.items():
                 numbers[0] += batch.arrived[name]
                 numbers[1] += batch.late[name]
-    assert_same(case, rows_of(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))), wanted)
+    assert_same(case, collect_rows(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))), wanted)
     assert {name: tuple(numbers) for name, numbers in counted.items()} == ledger
 
 
 def _embedded(case: QueryCase, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[str, tuple[int, int]]]:
     """The rows of every round, and not what is released at the end: a stream on Spark does not end."""
-    run = wm.run(case.text, sources_of(case, arrivals))
+    run = wm.run(case.text, build_sources(case, arrivals))
     *rounds, _ = run.batches()
     tables = [pa.Table.from_batches(found, run.config.result) for found in rounds]
-    return rows_of_table(pa.concat_tables(tables)), {
+    return table_to_rows(pa.concat_tables(tables)), {
         name: (entry.arrived, entry.late) for name, entry in run.ledger.items()
     }
 
@@ -80,7 +80,7 @@ def _write(folder: Path, arrivals: Mapping[str, Arrival], part: slice) -> None:
 
 
 def _followed(case: QueryCase, folder: Path, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
-    sources = sources_of(case, {})
+    sources = build_sources(case, {})
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         lateness = f"{arrival.lateness_us} microseconds"

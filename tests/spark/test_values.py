@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import rows_of, rows_of_table
+from tests.spark.queries import collect_rows, table_to_rows
 from watersmeet.runtime.spark.spark_errors import translate_errors
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -36,8 +36,8 @@ def test_a_decimal_equals_the_double_of_the_same_text(spark: SparkSession, tmp_p
     wanted = [
         cents for cents in CENTS.to_pylist() if Decimal("1.14") < cents <= Decimal("4.35") and cents != Decimal("1.17")
     ]
-    found = rows_of(wm.on_spark(query, streams, session=spark, buckets=4))
-    assert found == rows_of_table(
+    found = collect_rows(wm.on_spark(query, streams, session=spark, buckets=4))
+    assert found == table_to_rows(
         pa.table({"a": pa.array(wanted, CENTS.type), "b": [float(cents) for cents in wanted]})
     )
 
@@ -60,7 +60,7 @@ def test_integer_times_count_in_their_declared_unit(spark: SparkSession, tmp_pat
         "a": wm.stream(given(spark, tmp_path / "a", SECONDS, kind), time="ts", unit="s"),
         "b": wm.stream(given(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
     }
-    found = rows_of(wm.on_spark(NEAR, streams, session=spark))
+    found = collect_rows(wm.on_spark(NEAR, streams, session=spark))
     assert found == {(1_700_000_000, 1_700_000_002_000): 1, (1_700_000_060, 1_700_000_059_000): 1}
 
 
@@ -101,9 +101,9 @@ def test_a_nested_column_breaks_ties_as_it_does_embedded(
         }
     )
     query = "SELECT v, n FROM s [ROWS 2]"
-    wanted = rows_of_table(wm.collect(query, {"s": wm.stream(table, time="ts")}))
+    wanted = table_to_rows(wm.collect(query, {"s": wm.stream(table, time="ts")}))
     assert (
-        rows_of(
+        collect_rows(
             wm.on_spark(query, {"s": wm.stream(given(spark, tmp_path / "s", table, kind), time="ts")}, session=spark)
         )
         == wanted

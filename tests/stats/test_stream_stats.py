@@ -77,7 +77,7 @@ def test_equally_frequent_values_are_no_contradiction_whatever_the_rounding(coun
 
 def test_an_unknown_column_is_refused_once_the_schema_is_known() -> None:
     with pytest.raises(InputError, match='stream "bids" name column "prize"') as refusal:
-        stats(distinct={"prize": 10}).checked_against(BIDS)
+        stats(distinct={"prize": 10}).check_columns(BIDS)
     assert "existing columns: auction, open, level, channel, ts" in str(refusal.value)
     with pytest.raises(InputError, match='"prize"'):
         stats(hot={"prize": 0.5}).with_assumptions(BIDS)

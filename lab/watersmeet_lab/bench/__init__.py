@@ -1,1 +1,1 @@
-"""Seeded workloads, peers, and measurements of both in one run."""
+"""Seeded workloads, peer systems, and measurements of Watersmeet against them in one run."""

@@ -1,6 +1,4 @@
-"""What counting costs: the nested-loops kernel beside the same kernel with every counting statement taken out of its
-source.
-"""
+"""Cost of the counters: the nested-loops kernel against the same kernel compiled without its counting statements."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _KERNEL = "join_arrivals"
 
 
 class _CounterRemover(ast.NodeTransformer):
-    """Statements that add to a counter become `pass`."""
+    """Transformer that replaces statements that add to a counter by `pass`."""
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:  # the name ast looks for
         target = node.target.value if isinstance(node.target, ast.Subscript) else node.target
@@ -29,10 +27,9 @@ class _CounterRemover(ast.NodeTransformer):
 
 
 def measure_counting_share(rows: int = 200_000, repeats: int = 21) -> float:
-    """The part of the eager hash join's CPU time on Table 5's query that goes into counters.
+    """Return the share of the eager hash join's CPU time on Table 5's query that the counters take.
 
-    Both kernels run in turns, and the median over the turns is taken of the part in each: a noisy machine slows the two
-    of a turn alike.
+    Both kernels run in turns, and the result is the median over the turns: noise slows both kernels of a turn alike.
     """
     plan = golab_streams.table_8_plans(golab_streams.BEST_ORDER)["eager hash"]
     counting = nested_loops.join_arrivals
@@ -58,7 +55,10 @@ def _kernel_without_counting() -> Callable[..., Any]:
 
 
 def _recompile(module: ModuleType, names: dict[str, Any]) -> dict[str, Any]:
-    """The module's definitions without counting, compiled anew and not cached; `names` replaces what it imports."""
+    """Compile the module's definitions without counting and without a cache.
+
+    `names` replaces what the module imports.
+    """
     tree = _CounterRemover().visit(ast.parse(inspect.getsource(module)))
     definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     scope = {**vars(module), **names, "kernel": _uncached_kernel, "subroutine": _uncached_subroutine}

@@ -1,4 +1,4 @@
-"""The embedded engine beside DuckDB on finite input: same rows, same process, same run, in turns."""
+"""The embedded engine against DuckDB on finite input: same rows, same process, same run, in turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Tables = Mapping[str, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class FiniteRunResult:
-    """Both systems on a workload's rows as finite tables, the rows themselves, and why a system is missing."""
+    """Results of both systems on finite tables, the expected rows, and the reasons for missing systems."""
 
     answer: ExpectedRows
     systems: tuple[SystemResult, ...]
@@ -32,7 +32,7 @@ class FiniteRunResult:
 
 
 def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
-    """The two alone, for a look at nothing but the engine."""
+    """Compare the embedded engine with DuckDB alone."""
     tables = workload.tables()
     found = run_on_finite_tables(workload, tables)
     return PeerComparison(
@@ -47,8 +47,9 @@ def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
 
 
 def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = REPEATS) -> FiniteRunResult:
-    """Ours and DuckDB's, on all cores and on one, in turns: the best of a few repeats of each. Refuses figures when
-    their rows differ.
+    """Run the embedded engine and DuckDB, on all cores and on one, in turns.
+
+    Each keeps the best of a few repeats. Raise an error if their rows differ.
     """
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
     answers: list[ExpectedRows] = []
@@ -78,6 +79,7 @@ def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = 
 
 
 def collect_with_watersmeet(workload: JoinWorkload, tables: Tables) -> pa.Table:
+    """Run the workload on the embedded engine."""
     return wm.collect(
         workload.join.to_watersmeet_sql(),
         {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()},
@@ -85,7 +87,7 @@ def collect_with_watersmeet(workload: JoinWorkload, tables: Tables) -> pa.Table:
 
 
 def embedded_seconds_per_row(workload: CommonKeyStreams) -> float:
-    """Our time per input row, the best of a few repeats."""
+    """Return our time per input row, the best of a few repeats."""
     tables, work = workload.tables(), workload.workload("growth", batches=3)
     return min(
         measure_call(lambda: collect_with_watersmeet(work, tables)).seconds for _ in range(REPEATS)
@@ -111,36 +113,37 @@ def _duckdb_call(workload: JoinWorkload, tables: Tables, threads: int) -> Callab
 
 
 def _time_and_check(
-    name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Table], None] | None
+    name: str, call: Callable[[], pa.Table], check: Callable[[str, pa.Table], None] | None
 ) -> CallMeasurement[None]:
-    """Lets go of the rows once they were looked at: a second copy of them would count as memory of the next
-    measurement.
+    """Measure a call, check its rows, and drop them.
+
+    A second copy of the rows would count as memory of the next measurement.
     """
-    measured = measure_call(call)
-    if look is not None:
-        look(name, measured.result)
-    return CallMeasurement(None, measured.seconds, measured.peak_bytes)
+    measurement = measure_call(call)
+    if check is not None:
+        check(name, measurement.result)
+    return CallMeasurement(None, measurement.seconds, measurement.peak_bytes)
 
 
 def _measure_batch_latency(system: SystemResult, workload: JoinWorkload, tables: Tables) -> SystemResult:
-    """The same rows batch by batch: how long a batch takes, and what is kept between batches."""
+    """Run the same rows batch by batch, and add the latency of a batch and the size of the state."""
     run = wm.run(
         workload.join.to_watersmeet_sql(),
         {name: wm.stream(iter([table.slice(0, 0)]), time="ts", unit="us") for name, table in tables.items()},
     )
-    took_ms, state_bytes = [], 0
+    batch_ms, state_bytes = [], 0
     for number in range(workload.batches):
         batch = {name: slice_batch(table, number, workload.batches) for name, table in tables.items()}
         start = time.perf_counter()
         run.advance(batch)
-        took_ms.append((time.perf_counter() - start) * 1000)
+        batch_ms.append((time.perf_counter() - start) * 1000)
         state_bytes = max(state_bytes, run.state.nbytes)
-    p50_ms, p99_ms = np.percentile(took_ms[1:], [50, 99]).tolist()
+    p50_ms, p99_ms = np.percentile(batch_ms[1:], [50, 99]).tolist()
     return replace(system, p50_ms=p50_ms, p99_ms=p99_ms, state_bytes=state_bytes)
 
 
 def slice_batch(table: pa.Table, number: int, batches: int) -> pa.Table:
-    """One of so many parts of a stream."""
+    """Return one of `batches` equal parts of a stream."""
     start, end = (table.num_rows * place // batches for place in (number, number + 1))
     return table.slice(start, end - start)
 

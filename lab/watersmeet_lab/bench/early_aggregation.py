@@ -1,8 +1,7 @@
-"""The fourth paper's settings, measured: every placement of early aggregation on the same input, and the one the
-optimizer picks.
+"""The fourth paper's settings, measured: every placement of early aggregation, and the planner's choice.
 
-Plans are timed in turns, by the processor's clock, so that what else the machine does hits all of them alike, and each
-keeps its fastest time. All must give the same rows.
+Plans run in turns on the same input and are timed by CPU time, so that other load on the machine affects all alike.
+Each keeps its fastest time. All must return the same rows.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ ALIASES = ("a", "b", "c")
 
 @dataclass(frozen=True, slots=True)
 class AggregationSetting:
-    """Streams with the paper's parameters (λ rows per second, w rows in a window, g groups, join selectivity σ),
-    evaluated every second.
+    """Streams with the paper's parameters, evaluated every second.
 
-    `rows` are the fastest stream's; slower ones have as many as come in the same time.
+    The parameters are λ rows per second, w rows in a window, g groups and join selectivity σ. `rows` counts the fastest
+    stream; slower ones have the rows of the same time span.
     """
 
     name: str
@@ -53,9 +52,9 @@ class AggregationSetting:
             for alias, each in zip(self.aliases, self.inputs, strict=True)
         )
         keys = [f"{alias}.g" for alias, each in zip(self.aliases, self.inputs, strict=True) if each.groups > 1]
-        shown = ", ".join(f"{key} AS {key.replace('.', '_')}" for key in keys)
+        key_columns = ", ".join(f"{key} AS {key.replace('.', '_')}" for key in keys)
         equal = " AND ".join(f"a.j = {alias}.j" for alias in self.aliases[1:])
-        return f"SELECT {shown}, COUNT(*) AS n FROM {sources} WHERE {equal} GROUP BY {', '.join(keys)} EVERY 1 SECOND"
+        return f"SELECT {key_columns}, COUNT(*) AS n FROM {sources} WHERE {equal} GROUP BY {', '.join(keys)} EVERY 1 SECOND"
 
     def _table(self, number: int, each: Input) -> pa.Table:
         rng = np.random.default_rng([self.seed, number])
@@ -71,7 +70,7 @@ class AggregationSetting:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRanking:
-    """Seconds per plan by the paper's names, and the plan the optimizer picks on the same input."""
+    """Seconds per plan by the paper's names, and the plan that the planner chooses for the same input."""
 
     setting: AggregationSetting
     seconds: dict[str, float]
@@ -83,21 +82,21 @@ class PlacementRanking:
 
     @property
     def margin(self) -> float:
-        """How much longer the second best plan takes than the best."""
+        """Time of the second best plan over the best one."""
         best, second, *_ = sorted(self.seconds.values())
         return second / best
 
     @property
     def gain(self) -> float:
-        """How much faster the best early plan is than the late one."""
+        """Time of the late plan over the best early one."""
         return self.seconds["LAP"] / min(seconds for name, seconds in self.seconds.items() if name != "LAP")
 
 
 PAPER_SETTING = AggregationSetting("default", TWO_WAY, rows=20_000)
 
-#: Settings in which one plan is clearly the best. Figure 10's are on the edge here, but for that of EAP11: our kernels
-#: aggregate early for much less, so the others need keys that match less often (LAP), or more rows in a window and more
-#: groups on the other side.
+#: Settings in which one plan is clearly the best. Of Figure 10's settings, only that of EAP11 is clear here, because our
+#: kernels aggregate early at a much lower cost. LAP needs keys that match less often. The others need more rows in a
+#: window and more groups on the other side.
 _MANY_GROUPS, _ONE_GROUP = (
     Input(5000, 5000, groups=15_000, selectivity=0.01),
     Input(5000, 5000, groups=1, selectivity=0.01),
@@ -112,7 +111,7 @@ CLEAR_SETTINGS = (
 
 
 def rank_placements(setting: AggregationSetting, rounds: int = 7) -> PlacementRanking:
-    """Times every placement in turns."""
+    """Time every placement in turns."""
     tables = setting.tables()
     streams = {alias: stream(table, time="ts", unit="us") for alias, table in tables.items()}
     query, seconds, answer = setting.query(), dict[str, float](), None
@@ -124,7 +123,7 @@ def rank_placements(setting: AggregationSetting, rounds: int = 7) -> PlacementRa
             taken = time.process_time() - start
             answer = answer if answer is not None else found
             if not have_same_rows(found, answer):
-                raise InternalError(f"plan {plan_name(early, len(tables))} gives other rows")
+                raise InternalError(f"plan {plan_name(early, len(tables))} returns other rows")
             if turn:  # the first turn warms up
                 name = plan_name(early, len(tables))
                 seconds[name] = min(taken, seconds.get(name, taken))
@@ -133,7 +132,10 @@ def rank_placements(setting: AggregationSetting, rounds: int = 7) -> PlacementRa
 
 
 def measure_seconds_per_row(matches: int, rows: int = 100_000, groups: int = 150) -> float:
-    """Seconds per row of a two-way COUNT with early aggregation on both sides, when a row has so many matches."""
+    """Measure CPU seconds per row of a two-way COUNT with early aggregation on both sides.
+
+    `matches` is the number of matches per row.
+    """
     keys = 10
     each = Input(3000, matches * keys, groups=groups, selectivity=1 / keys)
     setting = AggregationSetting("matches", (each, Input(3000, matches * keys, groups=1, selectivity=1 / keys)), rows)

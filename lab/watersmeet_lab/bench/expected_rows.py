@@ -1,5 +1,6 @@
-"""What a workload's rows are, by count and by a sum of hashes that no order changes. No time counts before they are
-found the same.
+"""The rows a workload must return, identified by their count and an order-independent sum of hashes.
+
+A time counts only after the rows of the system are found to be the same.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from watersmeet_lab.bench.join_workloads import JoinWorkload
 
 
 class DifferentRowsError(WatersmeetError):
-    """Two systems do not give the same rows, so there is nothing to compare."""
+    """Two systems return different rows, so there is nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and
-    `rows_by_time` has the rows in order of time.
+    """Rows of a run over finite input.
+
+    A stream has no end, so an aggregation over it shows only finished windows. For aggregations, `rows_by_time` holds
+    the rows in time order.
 
     >>> given = ExpectedRows(2, 7, pa.schema([]))
     >>> given.check("flink", 3, 7)
     Traceback (most recent call last):
-    watersmeet_lab.bench.expected_rows.DifferentRowsError: flink gives 3 rows with checksum 7, not 2 with 7, so there is
+    watersmeet_lab.bench.expected_rows.DifferentRowsError: flink gives 3 rows with checksum 7, expected 2 with 7, so there is
     nothing to compare
     """
 
@@ -40,6 +43,7 @@ class ExpectedRows:
 
     @classmethod
     def from_result(cls, workload: JoinWorkload, found: pa.Table) -> ExpectedRows:
+        """Build the expectation from the rows of a finite run."""
         schema = pa.schema(
             [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in found.schema]
         )
@@ -47,17 +51,21 @@ class ExpectedRows:
         return cls(found.num_rows, row_checksum(found), schema, rows_by_time)
 
     def check(self, name: str, rows: int, found: int) -> None:
-        """Refuses the figures of a system with other rows."""
-        wanted = self.checksum
+        """Raise `DifferentRowsError` if a system returned other rows."""
+        expected = self.checksum
         if self.rows_by_time is not None and rows <= self.rows:
-            wanted = row_checksum(self.rows_by_time.slice(0, rows))
-        if (rows, found) != (self.rows if self.rows_by_time is None else min(rows, self.rows), wanted):
+            expected = row_checksum(self.rows_by_time.slice(0, rows))
+        if (rows, found) != (self.rows if self.rows_by_time is None else min(rows, self.rows), expected):
             raise DifferentRowsError(
-                f"{name} gives {rows:,} rows with checksum {found}, not {self.rows:,} with {wanted}, so there is nothing to compare"
+                f"{name} gives {rows:,} rows with checksum {found}, expected {self.rows:,} with {expected}, "
+                "so there is nothing to compare"
             )
 
     def check_table(self, name: str, found: pa.Table) -> None:
-        """The same for rows at hand. The window in which the input ends is not over for us, so it is left out."""
+        """Check the rows of a table.
+
+        The window in which the input ends is not finished for us, so it is ignored.
+        """
         if self.rows_by_time is not None:
             last_us = pc.max(self.rows_by_time["as_of"]).cast(pa.int64())
             found = found.filter(pc.less_equal(found["as_of"].cast(pa.int64()), last_us))
@@ -65,12 +73,18 @@ class ExpectedRows:
 
 
 def row_checksum(rows: pa.Table) -> int:
-    """The sum over all rows of the lower half of Spark's own hash of a row, its columns in the order of their names."""
+    """Sum the lower half of Spark's own hash over all rows.
+
+    The hash reads the columns in the order of their names.
+    """
     return int((hash_rows(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())
 
 
 def have_same_rows(left: pa.Table, right: pa.Table) -> bool:
-    """Whether two tables of fixed-width columns hold the same bag of rows, by count and by the sum of a hash per row."""
+    """Return whether two tables of fixed-width columns hold the same bag of rows.
+
+    The tables are compared by row count and by the sum of a hash per row.
+    """
     return (
         left.num_rows == right.num_rows
         and left.column_names == right.column_names

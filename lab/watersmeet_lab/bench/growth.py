@@ -1,7 +1,7 @@
-"""How our time per row grows with the rows in the windows, with the number of streams, and with the matches of a row.
+"""Growth of our time per row with the rows in the windows, the number of streams, and the matches per row.
 
-One thing grows at a time: keys are chosen so that a probe meets as many rows as before, but where the matches are what
-grows.
+One quantity grows at a time. Keys are chosen so that a probe finds as many rows as before, except when the matches
+grow.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from watersmeet_lab.bench.duckdb_comparison import embedded_seconds_per_row
 from watersmeet_lab.bench.join_workloads import MIN_BATCHES, CommonKeyStreams
 
-#: Rows of both streams together, in a batch of the benchmark of large windows.
+#: Rows of both streams together in a batch of the large-window benchmark.
 BATCH_ROWS = 1_000_000
 LARGE_WINDOW_S = 100
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthPoint:
-    """Our time per row at one size. `over_first` is against the smallest size, `allowed` how much larger it may be."""
+    """Time per row at one size. `over_first` is relative to the smallest size; `allowed` is its upper limit."""
 
     grows: str
     engine: str
@@ -35,12 +35,12 @@ class GrowthPoint:
     def __str__(self) -> str:
         return (
             f"{self.grows:<18} {self.engine:<9} {self.size:>12,}  {self.seconds_per_row * 1e9:9.1f} ns per row"
-            f"  {self.over_first:6.2f} times the smallest's (allowed {self.allowed:.2f})"
+            f"  {self.over_first:6.2f} times the smallest (limit {self.allowed:.2f})"
         )
 
 
 def large_window_streams(rows_in_state: int, seed: int = 0) -> CommonKeyStreams:
-    """Two streams whose windows hold so many rows together once they are full, of which a probe meets one."""
+    """Return two streams whose full windows hold `rows_in_state` rows together; a probe finds one."""
     each = rows_in_state // 2
     rows = max(each * 6 // 5, min(5 * each, 5 * BATCH_ROWS // 2))
     return CommonKeyStreams(
@@ -49,13 +49,17 @@ def large_window_streams(rows_in_state: int, seed: int = 0) -> CommonKeyStreams:
 
 
 def batch_count(workload: CommonKeyStreams) -> int:
+    """Return the number of batches of a workload with large windows."""
     return max(MIN_BATCHES, workload.stream_count * workload.rows // BATCH_ROWS)
 
 
 def measure_growth(
     scale: float, per_row_on_spark: Callable[[CommonKeyStreams], float] | None = None
 ) -> Iterator[GrowthPoint]:
-    """Embedded; streams and windows on Spark as well, where windows are state that is kept between batches."""
+    """Measure the embedded engine; measure streams and windows on Spark as well.
+
+    On Spark, windows are state kept between batches.
+    """
     embedded_seconds_per_row(CommonKeyStreams(rows=2_000, keys=1_000))  # builds the kernels
     streams = {n: _stream_growth_workload(n, scale) for n in range(2, 7)}
     yield from _measure_sizes("streams", "embedded", streams, embedded_seconds_per_row, _other_streams)
@@ -89,12 +93,12 @@ def _measure_sizes(
 
 
 def _other_streams(streams: int) -> float:
-    """The streams a row has to meet: time may grow with them, linearly."""
+    """Return the number of streams a row must probe: time may grow linearly with it."""
     return float(streams - 1)
 
 
 def _stream_growth_workload(streams: int, scale: float) -> CommonKeyStreams:
-    """A quarter of each stream is in its window, and a probe meets one row of every other."""
+    """Return streams with a quarter of their rows in the window; a probe finds one row of every other."""
     rows = _rows_per_stream(scale)
     return CommonKeyStreams(stream_count=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
 

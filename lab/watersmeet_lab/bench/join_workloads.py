@@ -1,4 +1,4 @@
-"""Seeded workloads: a window join and the rows it is asked about. The same number gives the same rows on every machine."""
+"""Seeded workloads: a window join and its rows. The same seed gives the same rows on every machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ALIASES = "abcdefgh"
 TIME_COLUMNS = frozenset({"ts", "expires", "as_of"})
 SECOND_US = 1_000_000
 MIN_BATCHES = 3
-#: Streams start long after the epoch: Spark and Flink take rows at it for late.
+#: Streams start long after the epoch, because Spark and Flink treat rows at the epoch as late.
 START_US = 1_000 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
 class JoinWorkload:
-    """A join over streams that come in so many batches, all of them in time order and in step with each other.
+    """A join over streams that arrive in `batches` batches, in time order and in step.
 
-    Times are microseconds; `make` gives the rows of a stream by its name. `note` is what a reader has to know about the
-    comparison.
+    Times are microseconds. `make` returns the rows of a stream by its name. `note` is a remark on the comparison for
+    the reader.
     """
 
     name: str
@@ -33,19 +33,19 @@ class JoinWorkload:
     batches: int
     seed: int = 0
     note: str = ""
-    excluded_peers: Mapping[str, str] = field(default_factory=dict)  # peers that are not asked, and why
+    excluded_peers: Mapping[str, str] = field(default_factory=dict)  # peers that do not run, and the reason
 
     def __post_init__(self) -> None:
         if self.batches < MIN_BATCHES:
             raise InputError(
-                f"{self.name}: the first batch warms up, so there have to be at least {MIN_BATCHES}, not {self.batches}"
+                f"{self.name}: at least {MIN_BATCHES} batches are needed because the first one warms up, got {self.batches}"
             )
 
     def tables(self) -> dict[str, pa.Table]:
         return {name: self.make(name) for name in self.join.streams}
 
     def instants_out(self) -> tuple[str, ...]:
-        """The columns of a result that are times."""
+        """Return the result columns that are times."""
         return (
             "as_of",
             *(name for expression, name in self.join.outputs if expression.partition(".")[2] in TIME_COLUMNS),
@@ -53,17 +53,17 @@ class JoinWorkload:
 
 
 def first_rows(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]:
-    """The first few rows of each stream, all of them up to about the same time."""
+    """Return the first rows of each stream, all up to about the same time."""
     most = max(table.num_rows for table in tables.values())
     return {name: table.slice(0, rows * table.num_rows // max(rows, most)) for name, table in tables.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RandomStream:
-    """A stream at uniformly random times, in order: whole numbers below a count in each column, and the row's number in
-    `id`.
+    """A stream at uniformly random times, in order.
 
-    `hot_share` of the rows have 0 in every column, which is the key that half of everything may go to.
+    Each column holds integers below its count, and `id` holds the row number. `hot_share` of the rows have 0 in every
+    column: the hot key.
     """
 
     rows: int
@@ -82,15 +82,16 @@ class RandomStream:
 
 
 def stream_tables(streams: Mapping[str, RandomStream], seed: int = 0) -> Callable[[str], pa.Table]:
-    """The rows of each stream by its name."""
+    """Return a function that generates the rows of a stream by its name."""
     numbers = {name: number for number, name in enumerate(streams)}
     return lambda name: streams[name].table(seed, numbers[name])
 
 
 @dataclass(frozen=True, slots=True)
 class CommonKeyStreams:
-    """Streams of three int64 columns (`ts`, `k`, `id`) that arrive in time order and join on `k` over equal RANGE
-    windows.
+    """Streams of three int64 columns (`ts`, `k`, `id`) in time order.
+
+    They join on `k` over equal RANGE windows.
     """
 
     stream_count: int = 2
@@ -115,7 +116,7 @@ class CommonKeyStreams:
         )
 
     def join(self) -> PortableJoin:
-        """Every column of every stream once; the key of the first stands for all."""
+        """Select every column of every stream once; the key comes from the first stream."""
         outputs = (
             ("a.k", "k"),
             *((f"{alias}.{name}", f"{alias}_{name}") for alias in self.aliases for name in ("ts", "id")),

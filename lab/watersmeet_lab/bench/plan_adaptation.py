@@ -1,7 +1,6 @@
-"""A run that changes its plan after a jump, beside one that had the right plan from the start and one that keeps the
-wrong one.
+"""A run that adapts its plan after a rate jump, against one with the right plan and one with the wrong plan.
 
-The three run in turns, batch by batch, in one process, so that whatever else the machine does slows all of them alike.
+The three run in turns, batch by batch, in one process, so that other load on the machine slows all of them alike.
 """
 
 from __future__ import annotations
@@ -15,13 +14,16 @@ from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet_lab.workloads.rate_jump import JUMP_QUERY, RateJump
 
-#: After a jump the window of the fast stream fills for so many batches of a second.
+#: Batches of one second until the window of the fast stream has filled after a jump.
 _WINDOW_FILL_BATCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptationResult:
-    """Seconds of CPU per batch after the jump, by run; the decisions of the adaptive one, and of one on steady streams."""
+    """CPU seconds per batch after the jump, by run.
+
+    Includes the decisions of the adaptive run, and the number of plan changes of a run on steady streams.
+    """
 
     adaptive_s: float
     right_s: float
@@ -31,11 +33,12 @@ class AdaptationResult:
 
     @property
     def ratio(self) -> float:
-        """How many times as long as with the right plan from the start."""
+        """CPU time relative to a run with the right plan from the start."""
         return self.adaptive_s / self.right_s
 
 
 def measure_adaptation(workload: RateJump | None = None) -> AdaptationResult:
+    """Run the adaptive run, the one with the right plan and the one with the wrong plan."""
     workload = workload or RateJump(rows_per_s=5_000, batches=100, at=40)
     scout = wm.run(JUMP_QUERY, workload.streams())
     before = scout.config.plan
@@ -55,7 +58,7 @@ def measure_adaptation(workload: RateJump | None = None) -> AdaptationResult:
 
 
 def _cpu_s_per_batch(runs: list[EmbeddedRun], workload: RateJump) -> list[float]:
-    """CPU seconds per batch of every run once the jump is digested; refused if their rows differ."""
+    """Return CPU seconds per batch of every run after the window has refilled; check that row counts agree."""
     tables = {name: workload.tables(name) for name in "abc"}
     spent, rows = [0.0] * len(runs), [0] * len(runs)
     measured = range(workload.at + _WINDOW_FILL_BATCHES, workload.batches)

@@ -1,4 +1,4 @@
-"""How long planning takes: statistics are declared, so that nothing but the search is measured."""
+"""Planning time. Statistics are declared, so that only the search is measured."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import time
 
 import watersmeet as wm
 
-#: What planning may take, in seconds, by the number of streams.
+#: Limit of planning time in seconds, by the number of streams.
 MAX_PLANNING_S = {2: 0.1, 4: 0.1, 6: 0.1, 8: 2.0, 12: 2.0}
 
 
 def measure_planning_s(streams: int, repeats: int = 3) -> float:
-    """The best of a few repeats for a query over so many streams on a common key, each of another rate."""
+    """Return the best of a few repeats for a query over `streams` streams on a common key.
+
+    Each stream has a different rate.
+    """
     names = "abcdefghijkl"[:streams]
     sources = ", ".join(f"{name} [RANGE 10 SECONDS]" for name in names)
     equal = " AND ".join(f"a.k = {name}.k" for name in names[1:])

@@ -1,8 +1,7 @@
-"""A window join as a value, from which each system's own words for it are written, so that all are asked for the same
-rows.
+"""A window join as a value that generates the query text of each system, so that all return the same rows.
 
-Columns stand as `alias.column`; expressions use only what every system reads alike. Times are the column `ts` of each
-stream.
+Columns are written `alias.column`. Expressions use only syntax that every system reads alike. Event times are in the
+column `ts` of each stream.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class SlidingWindow:
 
 @dataclass(frozen=True, slots=True)
 class LookBackWindow:
-    """Rows of the first stream follow rows of each other one, at most so long after them."""
+    """Rows of the first stream, and rows of each other stream that precede them by at most its length."""
 
     lengths_us: Mapping[str, int]
 
@@ -49,7 +48,10 @@ class LookBackWindow:
 
 @dataclass(frozen=True, slots=True)
 class TumblingTile:
-    """Rows in the same tumbling window. No row of a benchmark falls on the instant between two, where systems differ."""
+    """Rows in the same tumbling window.
+
+    No benchmark row falls on the instant between two windows, where systems differ.
+    """
 
     length_us: int
 
@@ -59,7 +61,7 @@ class TumblingTile:
 
 @dataclass(frozen=True, slots=True)
 class ValueBand:
-    """`ABS(one - other) < width` on columns of whole numbers from zero on, where there is no equality."""
+    """`ABS(one - other) < width` on columns of non-negative integers, for joins without an equality."""
 
     one: str
     other: str
@@ -77,7 +79,7 @@ class JoinAggregate:
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """What becomes decidable when the rows of `alias` join those of the sources before it."""
+    """Conditions that become decidable when the rows of `alias` join those of the sources before it."""
 
     alias: str
     stream: str
@@ -90,7 +92,8 @@ class JoinStep:
 class PortableJoin:
     """Sources by alias (one letter each), joined in that order by systems that join two at a time.
 
-    With aggregates, `outputs` are the groups, the windows are tiles, and each row carries its tile's end as `as_of`.
+    With aggregates, `outputs` are the group keys, the windows are tiles, and each row carries the end of its tile as
+    `as_of`.
 
     >>> join = PortableJoin({"a": "ask", "b": "bid"}, SlidingWindow(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
     >>> join.to_watersmeet_sql()
@@ -107,7 +110,7 @@ class PortableJoin:
 
     def __post_init__(self) -> None:
         if self.aggregates and not isinstance(self.windows, TumblingTile):
-            raise InputError("the systems agree on aggregates over tumbling windows only")
+            raise InputError("aggregates need tumbling windows: the systems agree on no other kind")
 
     @property
     def aliases(self) -> str:
@@ -121,7 +124,7 @@ class PortableJoin:
         return tuple(self._step(self.aliases[: number + 1]) for number in range(len(self.sources)))
 
     def to_watersmeet_sql(self) -> str:
-        """In the query language of this project."""
+        """Return the join in Watersmeet's query language."""
         sources = ", ".join(
             f"{stream} {self._window_clause()} AS {alias}".replace("  ", " ") for alias, stream in self.sources.items()
         )
@@ -137,7 +140,7 @@ class PortableJoin:
         )
 
     def to_duckdb_sql(self) -> str:
-        """The same rows of the finite tables in DuckDB's SQL: a window is a band on the times of pairs."""
+        """Return the join over finite tables in DuckDB's SQL; a window is a band on the times of pairs."""
         first, *others = self.steps()
         joins = "".join(
             f" JOIN {step.stream} AS {step.alias} ON {' AND '.join(self._duckdb_conditions(step))}" for step in others
@@ -173,19 +176,21 @@ class PortableJoin:
         return [*conditions, *between, *self._band_conditions(), *step.where]
 
     def _select_items(self) -> list[str]:
-        shown = [f"{expression} AS {name}" for expression, name in self.outputs]
-        return shown + [f"{each.function}({each.column}) AS {each.name}" for each in self.aggregates]
+        items = [f"{expression} AS {name}" for expression, name in self.outputs]
+        return items + [f"{each.function}({each.column}) AS {each.name}" for each in self.aggregates]
 
     def _band_conditions(self) -> list[str]:
-        """As two comparisons, which an index over the values can answer."""
+        """Write the band as two comparisons, which an index over the values can serve."""
         if self.band is None:
             return []
         one, other, width = self.band.one, self.band.other, self.band.width
         return [f"{one} < {other} + {width}", f"{one} > {other} - {width}"]
 
     def _window_clause(self) -> str:
-        """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's
-        start.
+        """Return the window of every source.
+
+        An evaluation at the end of a tile looks back over the tile, so it needs a RANGE. A probing row looks back to
+        the start of its tile, so it needs a TUMBLE.
         """
         if isinstance(self.windows, LookBackWindow):
             return ""
@@ -202,6 +207,6 @@ class PortableJoin:
 
 
 def _last_alias(text: str, known: str) -> str | None:
-    """The alias among `known` that comes last, when the text speaks of no other ones."""
-    spoken_of = set(_ALIAS.findall(text))
-    return max(spoken_of, key=known.index) if spoken_of and spoken_of <= set(known) else None
+    """Return the last of the `known` aliases in the text; None if the text names other aliases."""
+    aliases = set(_ALIAS.findall(text))
+    return max(aliases, key=known.index) if aliases and aliases <= set(known) else None

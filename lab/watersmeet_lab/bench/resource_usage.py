@@ -1,4 +1,7 @@
-"""Time and memory of one call, and a checksum of its rows that does not depend on their order."""
+"""Time and memory of one call, and peak memory of all processes that a system runs in.
+
+The processes are this one's children; they are sampled every second.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ _CLEAR_REFS_FILE = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True, slots=True)
 class CallMeasurement(Generic[T]):
-    """A call's result, its seconds, and the bytes by which the process grew at its peak (0 where the system does not
-    tell).
+    """Result of a call, its seconds, and the growth of the process at its peak.
+
+    `peak_bytes` is 0 if the operating system does not report it.
     """
 
     result: T
@@ -34,6 +38,7 @@ class CallMeasurement(Generic[T]):
 
 
 def measure_call(call: Callable[[], T]) -> CallMeasurement[T]:
+    """Run the call, and measure its time and peak memory."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     before = _memory_bytes("VmRSS")
@@ -61,17 +66,18 @@ _SAMPLE_INTERVAL_S = 1.0
 
 @dataclass(slots=True)
 class PeakMemory:
-    """`peak_bytes` is None where the system does not tell."""
+    """Peak memory of the child processes; None if the operating system does not report it."""
 
     peak_bytes: int | None = None
 
     def sample(self) -> None:
+        """Read the memory in use now."""
         self.peak_bytes = max(measure_child_memory_bytes(), self.peak_bytes or 0) or None
 
 
 @contextmanager
 def watch_peak_memory() -> Iterator[PeakMemory]:
-    """The peak over the time inside."""
+    """Measure peak memory while the context is open."""
     peak, done = PeakMemory(), threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark found, as values: every system on one workload, where it ran, and how two such findings differ."""
+"""Benchmark results as values: every system on one workload, its environment, and differences between two runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PACKAGES = ("pyspark", "pyarrow", "numba", "numpy", "duckdb")
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """One system on one workload. Figures it cannot give are None.
+    """Figures of one system on one workload. A figure that is not available is None.
 
-    Latency is from a batch's start to its rows being written. `peak_bytes` is the most memory its processes held.
+    Latency runs from the start of a batch until its rows are written. `peak_bytes` is the peak memory of its processes.
     """
 
     name: str
@@ -37,13 +37,14 @@ class SystemResult:
 
     def __post_init__(self) -> None:
         if not self.rows_per_s > 0:
-            raise WatersmeetError(f"{self.name} took no rows, so there is nothing to compare")
+            raise WatersmeetError(f"{self.name} processed no rows, so there is nothing to compare")
 
 
 @dataclass(frozen=True, slots=True)
 class PeerComparison:
-    """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why,
-    `note` what else a reader has to know.
+    """Results of all systems on one workload, after checking that their rows are the same.
+
+    `skipped` gives the reason for each missing system; `note` is a remark for the reader.
 
     >>> both = (SystemResult("watersmeet-spark", 800.0), SystemResult("spark-rocksdb", 50.0), SystemResult("spark-hdfs", 100.0))
     >>> PeerComparison("two-way", 1000, 40, 0, both).ratio
@@ -60,18 +61,22 @@ class PeerComparison:
 
     @property
     def ours(self) -> SystemResult:
+        """Our result: on Spark if we ran there, else embedded."""
         return next(system for name in OURS for system in self.systems if system.name == name)
 
     @property
     def ratio(self) -> dict[str, float]:
-        """Ours over the best of each peer's settings: on Spark where we ran there, embedded otherwise."""
+        """Our speed over the best setting of each peer: on Spark if we ran there, else embedded."""
         best = {peer: [s.rows_per_s for s in self.systems if s.name.partition("-")[0] == peer] for peer in PEER_SYSTEMS}
         return {peer: self.ours.rows_per_s / max(speeds) for peer, speeds in best.items() if speeds}
 
     def __str__(self) -> str:
-        lines = [f"{self.workload}: {self.rows_in:,} rows in, {self.rows_out:,} out, the same from all", f"  {_HEADER}"]
+        lines = [
+            f"{self.workload}: {self.rows_in:,} rows in, {self.rows_out:,} out, identical in all systems",
+            f"  {_HEADER}",
+        ]
         lines += [f"  {_format_system(each)}" for each in self.systems]
-        lines += [f"  {peer} is left out: {reason}" for peer, reason in self.skipped.items()]
+        lines += [f"  {peer} skipped: {reason}" for peer, reason in self.skipped.items()]
         if self.ratio:
             lines.append(
                 f"  {self.ours.name} is "
@@ -99,7 +104,7 @@ class PeerComparison:
 
 
 def save_comparison(comparison: PeerComparison, folder: Path) -> Path:
-    """One file per workload, with the machine, the versions and the commit it was measured with."""
+    """Write one file per workload, with the machine, the versions and the commit."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{comparison.workload}.json"
     path.write_text(
@@ -118,7 +123,7 @@ def save_comparison(comparison: PeerComparison, folder: Path) -> Path:
 
 
 def load_comparison(path: Path) -> PeerComparison:
-    """Return a saved benchmark."""
+    """Return a saved comparison."""
     text = read_text_file(path, "benchmark file")
     try:
         return PeerComparison.from_dict(json.loads(text))
@@ -129,14 +134,14 @@ def load_comparison(path: Path) -> PeerComparison:
 
 
 def list_differences(before: PeerComparison, after: PeerComparison) -> Iterator[str]:
-    """How each system, and our ratio to each peer, moved between two runs of one workload."""
+    """Yield how each system, and our ratio to each peer, changed between two runs of one workload."""
     if (before.workload, before.rows_in, before.seed) != (after.workload, after.rows_in, after.seed):
         raise InputError(f"{before.workload} and {after.workload} are not the same workload with the same rows")
-    was = {system.name: system for system in before.systems}
+    previous = {system.name: system for system in before.systems}
     for system in after.systems:
-        if system.name in was:
-            change = system.rows_per_s / was[system.name].rows_per_s
-            yield f"{system.name:<20} {was[system.name].rows_per_s:>12,.0f} → {system.rows_per_s:>12,.0f} rows per s   {change:5.2f} times"
+        if system.name in previous:
+            change = system.rows_per_s / previous[system.name].rows_per_s
+            yield f"{system.name:<20} {previous[system.name].rows_per_s:>12,.0f} → {system.rows_per_s:>12,.0f} rows per s   {change:5.2f} times"
         else:
             yield f"{system.name:<20} {'–':>12} → {system.rows_per_s:>12,.0f} rows per s"
     for peer, ratio in after.ratio.items():
@@ -159,6 +164,7 @@ def _format_system(system: SystemResult) -> str:
 
 
 def describe_machine() -> dict[str, Any]:
+    """Return the cores, memory, architecture and operating system of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": os.cpu_count(),
@@ -169,6 +175,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def list_versions() -> dict[str, str]:
+    """Return the versions of Python, Flink and the installed packages."""
     found = {"python": platform.python_version(), "apache-flink": FLINK_VERSION}
     for package in _PACKAGES:
         try:
@@ -179,14 +186,12 @@ def list_versions() -> dict[str, str]:
 
 
 def current_commit() -> str | None:
-    """The commit of the sources that ran, where they are in a repository; with a plus sign when they were changed
-    since.
-    """
+    """Return the commit of the sources that ran, with a plus sign if they have local changes."""
     here = Path(__file__).parent
     try:
-        told = subprocess.run(
+        described = subprocess.run(
             ["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return told.stdout.strip()
+    return described.stdout.strip()

@@ -23,12 +23,12 @@ _PAGE, _GROWTH = "README.md", "growth.json"
 
 
 def list_saved_workloads(folder: Path) -> set[str]:
-    """The workloads that a folder has results of."""
+    """Return the workloads whose results the folder has."""
     return {path.stem for path in folder.glob("*.json")}
 
 
 def write_page(folder: Path) -> Path:
-    """Writes the page and the plots anew from the results in the folder."""
+    """Write the page and the plots from the results in the folder."""
     paths = [path for path in sorted(folder.glob("*.json")) if path.name != _GROWTH]
     found = [load_comparison(path) for path in paths]
     for each in found:
@@ -39,7 +39,7 @@ def write_page(folder: Path) -> Path:
 
 
 def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
-    """Keeps how our time per row grows, with the machine it was measured on, and draws it."""
+    """Save how our time per row grows, with the machine it was measured on, and plot it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _GROWTH
     about = {
@@ -68,7 +68,7 @@ def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
 
 
 def plot_comparison(found: PeerComparison, path: Path) -> Path:
-    """Rows per second of every system, and beside it what its processes held at most."""
+    """Plot rows per second of every system next to the peak memory of its processes."""
     figure = _new_figure(9, 0.9 + 0.35 * len(found.systems))
     systems = found.systems[::-1]
     names, colours = [each.name for each in systems], [_COLOURS[each.name.partition("-")[0]] for each in systems]
@@ -78,7 +78,7 @@ def plot_comparison(found: PeerComparison, path: Path) -> Path:
     speed.margins(x=0.2)
     speed.set_xlabel("rows per second", fontsize=8)
     memory.barh(names, [(each.peak_bytes or 0) / 1e6 for each in systems], color=colours)
-    memory.set_xlabel("most memory held, MB", fontsize=8)
+    memory.set_xlabel("peak memory, MB", fontsize=8)
     for axes in (speed, memory):
         axes.tick_params(labelsize=7)
     figure.suptitle(f"{found.workload}: {found.rows_in:,} rows in, {found.rows_out:,} out", fontsize=9)
@@ -106,7 +106,7 @@ def _growth_section(folder: Path) -> str:
         f" {point['allowed']:.2f} |"
         for point in points
     ]
-    head = ["what grows", "engine", "to", "ns per row", "times the first", "allowed"]
+    head = ["what grows", "engine", "size", "ns per row", "over smallest size", "limit"]
     lines = [
         "",
         "## growth",
@@ -121,13 +121,13 @@ def _growth_section(folder: Path) -> str:
 
 
 def _page_text(found: list[PeerComparison], saved: list[dict[str, Any]]) -> str:
-    head = ["workload", "rows in", "rows out", "ours on Spark", "embedded", *(f"times {peer}" for peer in PEER_SYSTEMS)]
+    head = ["workload", "rows in", "rows out", "ours on Spark", "embedded", *(f"over {peer}" for peer in PEER_SYSTEMS)]
     lines = [
-        "# Beside peers",
+        "# Against peers",
         "",
-        "Made by `watersmeet bench peers --save docs/benchmarks`. All systems of a workload ran over the same rows in one run on one",
-        "machine, and gave the same rows. Speeds are rows in per second; a ratio is ours on Spark over the best of a peer's settings",
-        "(embedded where ours did not run on Spark).",
+        "Written by `watersmeet bench peers --save docs/benchmarks`. All systems of a workload read the same rows in one run",
+        "on one machine and returned the same rows. Speed is input rows per second. A ratio is our speed on Spark over the",
+        "best setting of the peer; if we did not run on Spark, it is our embedded speed.",
         "",
         f"| {' | '.join(head)} |",
         f"|{' --- |' * len(head)}",
@@ -148,9 +148,9 @@ def _summary_row(found: PeerComparison) -> str:
 
 def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]:
     note = [f"{found.note[0].upper()}{found.note[1:]}.", ""] if found.note else []
-    missing = [f"Left out: {peer} ({reason})." for peer, reason in found.skipped.items()]
+    missing = [f"Skipped: {peer} ({reason})." for peer, reason in found.skipped.items()]
     machine = about["machine"]
-    measured = f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed {found.seed}"
+    setup = f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed {found.seed}"
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     return [
         *note,
@@ -161,7 +161,7 @@ def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]
         *([*missing, ""] if missing else []),
         f"![{found.workload}]({found.workload}.svg)",
         "",
-        f"{measured}; {versions}.",
+        f"{setup}; {versions}.",
     ]
 
 

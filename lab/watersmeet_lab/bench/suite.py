@@ -1,4 +1,7 @@
-"""The benchmarks by name: each prints what it measures, in one run, and refuses figures whose rows differ."""
+"""Benchmarks by name.
+
+Each benchmark prints its measurements from one run. A comparison is refused if the systems return different rows.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,18 @@ from watersmeet_lab.workloads import golab_streams
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFinding:
-    """A line of a benchmark's report, and the same as plain values."""
+    """One line of a benchmark's report, and the same figures as plain values."""
 
     text: str
     values: dict[str, Any]
-    comparison: PeerComparison | None = None  # where peers ran as well
+    comparison: PeerComparison | None = None  # set if peers ran too
 
 
 def run_table_8() -> Iterator[BenchmarkFinding]:
-    """The first paper's Table 8: tuples per second by algorithm, best and worst order, ours beside the paper's."""
+    """Run Table 8 of the first paper: tuples per second by algorithm, in the best and the worst order.
+
+    Print our figures next to the paper's.
+    """
     best, worst = (
         golab_streams.table_8_plans(golab_streams.BEST_ORDER),
         golab_streams.table_8_plans(golab_streams.WORST_ORDER),
@@ -45,8 +51,8 @@ def run_table_8() -> Iterator[BenchmarkFinding]:
         ours = [max(golab_streams.run_join(golab_streams.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
                 ((best[label], 300_000), (worst[label], 100_000))]  # fmt: skip
         text = (
-            f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
-            f"   worst {ours[1]:>11,.0f} per s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
+            f"{label:<18} best {ours[0]:>11,.0f}/s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
+            f"   worst {ours[1]:>11,.0f}/s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
         )
         yield BenchmarkFinding(
             text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]}
@@ -54,15 +60,15 @@ def run_table_8() -> Iterator[BenchmarkFinding]:
 
 
 def run_counters() -> Iterator[BenchmarkFinding]:
-    """What exact counters cost the nested loops."""
+    """Measure the cost of exact counters in the nested loops."""
     share = measure_counting_share()
     yield BenchmarkFinding(
-        f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share}
+        f"counters take {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share}
     )
 
 
 def run_regret() -> Iterator[BenchmarkFinding]:
-    """How far the chosen plan is from the best of its space, on 32 workloads; also drawn, in build/regret.svg."""
+    """Measure how far the chosen plan is from the best one on 32 workloads, and plot build/regret.svg."""
     found = []
     for workload in REGRET_WORKLOADS:
         found.append(measure_regret(workload))
@@ -71,27 +77,28 @@ def run_regret() -> Iterator[BenchmarkFinding]:
         regret_measurement.format_verdict(found), {"workload": "all", **regret_measurement.summarize_regrets(found)}
     )
     path = regret_measurement.plot_regrets(found, Path("build/regret.svg"))
-    yield BenchmarkFinding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
+    yield BenchmarkFinding(f"plot of measured against predicted plan times: {path}", {"plot": str(path)})
 
 
 def run_planning() -> Iterator[BenchmarkFinding]:
-    """What finding a plan takes, for two to twelve streams."""
-    for streams, bar_s in MAX_PLANNING_S.items():
+    """Measure planning time for two to twelve streams."""
+    for streams, limit_s in MAX_PLANNING_S.items():
         seconds = measure_planning_s(streams)
-        text = f"{streams:>2} streams planned in {seconds * 1e3:7.1f} ms (bar {bar_s * 1e3:,.0f} ms)"
+        text = f"{streams:>2} streams planned in {seconds * 1e3:7.1f} ms (limit {limit_s * 1e3:,.0f} ms)"
         yield BenchmarkFinding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
 
 
 def run_early_aggregation() -> Iterator[BenchmarkFinding]:
-    """The fourth paper's default setting, and one in which each plan is the best: all plans, the pick, and time against
-    matches per row.
+    """Time all placements of early aggregation, and time per row against matches per row.
+
+    The settings are the fourth paper's default, and one setting per plan in which that plan is the best.
     """
     for setting in (early.PAPER_SETTING, *early.CLEAR_SETTINGS):
         found = early.rank_placements(setting)
         times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
         text = (
-            f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.chosen}, "
-            f"best early {found.gain:.1f} times the late plan"
+            f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, chosen {found.chosen}, "
+            f"best early plan {found.gain:.1f} times as fast as the late plan"
         )
         values = {
             "workload": "early-aggregation",
@@ -104,27 +111,28 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
     for matches in (300, 1000, 3000):
         per_row = early.measure_seconds_per_row(matches)
         first = first or per_row
-        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the fewest matches'"
+        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the smallest case"
         yield BenchmarkFinding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
 
 
 def run_allocation() -> Iterator[BenchmarkFinding]:
-    """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
+    """Compare predicted and measured output rates of every strategy in Figures 5 to 7 of the third paper."""
     for bar in limited_strategies.measure_strategies():
-        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
+        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f}/s   measured {bar.measured_per_s:6.1f}"
         yield BenchmarkFinding(text, {"workload": "allocation", **asdict(bar)})
 
 
 def run_adaptive() -> Iterator[BenchmarkFinding]:
-    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the
-    wrong one kept.
+    """Measure CPU per batch after a rate jumps fifty-fold in the middle of a run.
+
+    Compare with a run that has the right plan from the start, and with one that keeps the wrong plan.
     """
     found = measure_adaptation()
     text = (
         f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
-        f" {found.right_s * 1e3:.2f} ms; the plan before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
+        f" {found.right_s * 1e3:.2f} ms; the plan from before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
         + "\n".join(f"  {decision}" for decision in found.decisions)
-        + f"\n  on steady streams the plan changed {found.steady_changes} times once windows were full"
+        + f"\n  on steady streams, the plan changed {found.steady_changes} times after the windows had filled"
     )
     values = {
         "adaptive_s": found.adaptive_s,
@@ -133,7 +141,7 @@ def run_adaptive() -> Iterator[BenchmarkFinding]:
         "steady_changes": found.steady_changes,
     }
     yield BenchmarkFinding(
-        text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]}
+        text, {"workload": "adaptive", **values, "decisions": [decision.to_dict() for decision in found.decisions]}
     )
 
 
@@ -148,18 +156,18 @@ BENCHMARKS: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
 }
 
 
-#: Names for several benchmarks at once.
+#: Names that stand for several benchmarks.
 ALL, PEERS = "all", "peers"
 
 
 def run_benchmarks(
     name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()
 ) -> Iterator[BenchmarkFinding]:
-    """The findings of one benchmark, of those beside peers, or of all, but for those that are `done`.
+    """Run one benchmark, all benchmarks against peers, or all; skip those in `done`.
 
-    `scale` shortens the streams of those beside peers, for a quick look; peers named in `without` are left out.
+    `scale` shortens the streams of the benchmarks against peers, for a quick look. Peers in `without` are skipped.
     """
-    beside_peers: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
+    against_peers: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
         **{each: partial(_run_against_duckdb, workload, scale) for each, workload in DUCKDB_ONLY.items()},
         **{each: partial(_run_against_peers, workload, scale, without) for each, workload in CATALOGUE.items()},
         "aggregation-join": partial(_run_aggregation_join, scale),
@@ -167,9 +175,9 @@ def run_benchmarks(
     known = (
         BENCHMARKS
         | {"growth": partial(_run_growth, scale), "overload": partial(_run_overload_benchmark, scale)}
-        | beside_peers
+        | against_peers
     )
-    groups = {ALL: known, PEERS: beside_peers}
+    groups = {ALL: known, PEERS: against_peers}
     if name not in known and name not in groups:
         raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*known, *groups])}")
     for chosen in groups.get(name, [name]):
@@ -178,7 +186,7 @@ def run_benchmarks(
 
 
 def _run_growth(scale: float) -> Iterator[BenchmarkFinding]:
-    """Our time per row as windows, streams and matches grow."""
+    """Measure time per row as windows, streams and matches grow."""
 
     def on_spark(workload: CommonKeyStreams) -> float:
         from watersmeet_lab.bench.spark.peer_comparison import run_watersmeet_on_spark
@@ -196,7 +204,7 @@ def _run_growth(scale: float) -> Iterator[BenchmarkFinding]:
 
 
 def _run_against_duckdb(workload: Callable[[float], JoinWorkload], scale: float) -> Iterator[BenchmarkFinding]:
-    """The embedded engine beside DuckDB, in one process."""
+    """Compare the embedded engine with DuckDB in one process."""
     found = compare_with_duckdb(workload(scale))
     yield BenchmarkFinding(str(found), found.to_dict(), found)
 
@@ -204,20 +212,21 @@ def _run_against_duckdb(workload: Callable[[float], JoinWorkload], scale: float)
 def _run_against_peers(
     workload: Callable[[float], JoinWorkload], scale: float, without: Sequence[str]
 ) -> Iterator[BenchmarkFinding]:
-    """Ours on Spark and embedded beside all peers."""
+    """Compare Watersmeet on Spark and embedded with all peers."""
     from watersmeet_lab.bench.spark.peer_comparison import compare_with_peers
 
-    asked = workload(scale)
+    scaled = workload(scale)
     found = compare_with_peers(
         replace(
-            asked, excluded_peers={**asked.excluded_peers, **dict.fromkeys(without, "it was not asked in this run")}
+            scaled,
+            excluded_peers={**scaled.excluded_peers, **dict.fromkeys(without, "excluded by --without in this run")},
         )
     )
     yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
 
 
 def _run_aggregation_join(scale: float) -> Iterator[BenchmarkFinding]:
-    """Counts per group over a join, beside Spark's own join and windowed count."""
+    """Compare counts per group over a join with Spark's own join and windowed count."""
     from watersmeet_lab.bench.spark.count_join import CountJoinWorkload, compare_counts_with_spark
 
     found = compare_counts_with_spark(CountJoinWorkload(batches=max(3, round(CountJoinWorkload().batches * scale))))
@@ -225,8 +234,9 @@ def _run_aggregation_join(scale: float) -> Iterator[BenchmarkFinding]:
 
 
 def _run_overload_benchmark(scale: float) -> Iterator[BenchmarkFinding]:
-    """A query on Spark flooded with twice what it can take: batch times, what is kept, and what the model says could
-    be.
+    """Feed a query on Spark twice the rows it can sustain.
+
+    Report batch times, the share of results kept, and the share that the cost model considers possible.
     """
     from watersmeet_lab.bench.spark.overload import OverloadWorkload, run_overload
 

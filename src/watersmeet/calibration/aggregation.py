@@ -92,7 +92,7 @@ def model_quantities(load: AggregationLoad) -> list[float]:
     distinct = {"k": _declare(load.keys), "g": _declare(GROUPS), "x": _declare(GROUPS)}
     stats = {name: StreamStats(_declare(1e6), _declare(32), distinct) for name in "ab"}
     workload = estimate_workload(
-        bound, config.join, stats, arriving=ArrivalPattern(load.rows / 1e6, length_s, is_assumed=False)
+        bound, config.join, stats, arrivals=ArrivalPattern(load.rows / 1e6, length_s, is_assumed=False)
     )
 
     def amount(name: str) -> float:

@@ -36,7 +36,7 @@ def build_view(about: Explanation) -> dict[str, Any]:
             "state_bytes": cost["state_bytes"],
             "rows_out_per_s": cost["rows_out_per_s"],
             "drop": _shed_shares(about),
-            "remedies": list(about.remedies.sentences()) if about.remedies is not None else [],
+            "remedies": list(about.remedies.describe()) if about.remedies is not None else [],
             "orders": [" → ".join([origin, *order]) for origin, order in facts["orders"].items() if order],
             "waits_for_watermark": facts["waits_for_watermark"],
             "weights": f"{about.profile.name}{f', {about.profile.source}' if about.profile.source else ''}",

@@ -1,12 +1,16 @@
 """A window indexed by a B+tree: entries (key, row) in linked leaves, separators above them.
 
-The law: between two operations every leaf but the root holds from ⌊(N+1)/2⌋ to N entries, every inner node but the root
-from ⌊N/2⌋ to N separators, all leaves are equally deep, and a separator is at least every entry on its left and below
-every entry on its right. So a probe reads one node per level, and the arena is bounded whatever the history
-(`arena_words`).
+The law holds between two operations:
 
-Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in
-their order.
+- Every leaf but the root holds from ⌊(N+1)/2⌋ to N entries.
+- Every inner node but the root holds from ⌊N/2⌋ to N separators.
+- All leaves are equally deep.
+- A separator is at least every entry on its left and below every entry on its right.
+
+So a probe reads one node per level, and the arena is bounded whatever the history (`arena_words`).
+
+Assumptions: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Entries of one key are
+sorted by row.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 5. Comer, "The Ubiquitous
 B-Tree", 1979.
@@ -57,11 +61,11 @@ _HEAD = 3
 
 @register_jitable
 def arena_words(rows: int, node_size: int) -> int:
-    """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
+    """Return the words of an arena for at most `rows` rows at a time, whatever the inserts and removes before.
 
     Leaves: each but a lone root holds ⌊(N+1)/2⌋ entries. Inner levels: each node but the root has ⌊N/2⌋ + 1 children.
-    An insert only takes nodes and a remove only gives them back, so no operation needs more on its way than the larger
-    of the trees before and after.
+    An insert only takes nodes and a remove only releases them. So no operation needs more nodes on its way than the
+    larger of the trees before and after.
 
     >>> arena_words(rows=1, node_size=100), arena_words(rows=100, node_size=100)
     (205, 717)
@@ -79,7 +83,10 @@ def arena_words(rows: int, node_size: int) -> int:
 
 @register_jitable
 def _leaf_words(node_size: int) -> int:
-    """Head, keys, rows. There is one place to spare, so that a node may overflow first and be split afterwards."""
+    """Return the words of a leaf: head, keys, rows.
+
+    One place is spare, so that a node may overflow first and be split afterwards.
+    """
     return _HEAD + 2 * (node_size + 1)
 
 
@@ -90,7 +97,7 @@ def _inner_words(node_size: int) -> int:
 
 @subroutine
 def clear(nodes: Words, header: Words, node_size: int) -> None:
-    """Makes the tree empty and its counters zero."""
+    """Make the tree empty and its counters zero."""
     header[:HEADER] = 0
     header[NODE_SIZE] = node_size
     header[ROOM] = node_size + 1
@@ -101,9 +108,9 @@ def clear(nodes: Words, header: Words, node_size: int) -> None:
 
 @subroutine
 def insert(nodes: Words, header: Words, key: int, row: int) -> None:
-    """Adds the entry (key, row)."""
+    """Add the entry (key, row)."""
     header[INSERTS] += 1
-    leaf = _leaf_of(nodes, header, key, row)
+    leaf = _find_leaf(nodes, header, key, row)
     insert_entry(nodes, header, leaf, find_entry_place(nodes, header, leaf, 0, key, row), key, row)
     if nodes[leaf + COUNT] > header[NODE_SIZE]:
         _split_leaf(nodes, header, leaf)
@@ -111,26 +118,27 @@ def insert(nodes: Words, header: Words, key: int, row: int) -> None:
 
 @subroutine
 def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
-    """Removes the entry (key, row); False if it is not there."""
-    leaf = _leaf_of(nodes, header, key, row)
+    """Remove the entry (key, row); return False if it is not there."""
+    leaf = _find_leaf(nodes, header, key, row)
     place = find_entry_place(nodes, header, leaf, 0, key, row)
     if not is_entry(nodes, header, leaf, place, key, row):
         return False
     header[REMOVES] += 1
     remove_entry(nodes, header, leaf, place)
     if leaf != header[ROOT] and nodes[leaf + COUNT] < (header[NODE_SIZE] + 1) // 2:
-        _mend_leaf(nodes, header, leaf)
+        _repair_leaf(nodes, header, leaf)
     return True
 
 
 @subroutine
 def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
-    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns
-    the place after.
+    """Write the rows of all entries with `low <= key <= high` into `out`, and return the place after the last.
+
+    Rows are written from place `at` on, ordered by key and row.
     """
     header[PROBES] += 1
     start = at
-    leaf = _leaf_from(nodes, header, low)
+    leaf = _find_first_leaf(nodes, header, low)
     first = count_keys_below(nodes, header, leaf, low)
     while leaf != NONE:
         end = find_range_end(nodes, header, leaf, first, high)
@@ -144,10 +152,10 @@ def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int)
 
 @subroutine
 def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
-    """How many rows `probe` would write."""
+    """Return how many rows `probe` would write."""
     header[PROBES] += 1
     found = 0
-    leaf = _leaf_from(nodes, header, low)
+    leaf = _find_first_leaf(nodes, header, low)
     first = count_keys_below(nodes, header, leaf, low)
     while leaf != NONE:
         end = find_range_end(nodes, header, leaf, first, high)
@@ -160,8 +168,8 @@ def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
 
 
 @subroutine
-def _leaf_from(nodes: Words, header: Words, low: int) -> int:
-    """The leaf where keys from `low` on begin; if it holds none of them, the next leaf begins with them."""
+def _find_first_leaf(nodes: Words, header: Words, low: int) -> int:
+    """Return the leaf where keys from `low` on begin; if it holds none of them, the next leaf begins with them."""
     node: int = header[ROOT]
     children = 2 * header[ROOM]
     for _ in range(header[LEVELS]):
@@ -170,11 +178,12 @@ def _leaf_from(nodes: Words, header: Words, low: int) -> int:
 
 
 @subroutine
-def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
-    """The leaf where (key, row) belongs. Each node notes its parent, each parent which child was taken: the way back
-    for this update.
+def _find_leaf(nodes: Words, header: Words, key: int, row: int) -> int:
+    """Return the leaf where (key, row) belongs.
 
-    The notes hold for one operation only, so splits and merges need not correct them in nodes they do not visit.
+    Each node on the way notes its parent, and each parent notes which child was taken. This is the way back for this
+    update. The notes hold for one operation only, so splits and merges need not correct them in nodes they do not
+    visit.
     """
     node: int = header[ROOT]
     children = 2 * header[ROOM]
@@ -189,7 +198,10 @@ def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
 
 @subroutine
 def _split_leaf(nodes: Words, header: Words, leaf: int) -> None:
-    """Moves the upper half of an overfull leaf to a new leaf on its right; the last entry that stays separates the two."""
+    """Move the upper half of an overfull leaf to a new leaf on its right.
+
+    The last entry that stays separates the two.
+    """
     right = _new_leaf(nodes, header)
     move_to_next(nodes, header, leaf, right, nodes[leaf + COUNT] // 2)
     nodes[right + LINK] = nodes[leaf + LINK]
@@ -200,8 +212,9 @@ def _split_leaf(nodes: Words, header: Words, leaf: int) -> None:
 
 @subroutine
 def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right: int) -> None:
-    """Puts `right` behind `left` in the parent, parted by (key, row), and splits inner nodes towards the root while
-    they overflow.
+    """Add `right` after `left` in the parent, separated by (key, row).
+
+    Inner nodes towards the root are split while they overflow.
     """
     children = 2 * header[ROOM]
     while left != header[ROOT]:
@@ -225,8 +238,9 @@ def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right
 
 @subroutine
 def _split_inner(nodes: Words, header: Words, node: int) -> tuple[int, int, int]:
-    """Moves the upper half to a new inner node; returns the separator between the two, which stays in neither, and the
-    new node.
+    """Move the upper half of an inner node to a new one; return the separator between the two and the new node.
+
+    The separator stays in neither of them.
     """
     children = 2 * header[ROOM]
     right = _new_inner(nodes, header)
@@ -239,39 +253,40 @@ def _split_inner(nodes: Words, header: Words, node: int) -> tuple[int, int, int]
 
 
 @subroutine
-def _mend_leaf(nodes: Words, header: Words, leaf: int) -> None:
-    """Shares entries with a neighbour, or merges the two when both are at the minimum."""
+def _repair_leaf(nodes: Words, header: Words, leaf: int) -> None:
+    """Share entries with a neighbour, or merge the two when both are at the minimum."""
     parent = nodes[leaf + UP]
-    parting, left, right = _neighbours(nodes, header, parent)
+    separator, left, right = _neighbours(nodes, header, parent)
     total = nodes[left + COUNT] + nodes[right + COUNT]
     if total >= (header[NODE_SIZE] + 1) // 2 * 2:
-        # Evening out, where one entry would do, makes the next removes here free of repair.
+        # Moving one entry would be enough. Evening out makes the next removes here free of repair.
         if nodes[left + COUNT] > nodes[right + COUNT]:
             move_to_next(nodes, header, left, right, nodes[left + COUNT] - (total + 1) // 2)
         else:
             move_to_previous(nodes, header, left, right, (total + 1) // 2 - nodes[left + COUNT])
-        copy_entries(nodes, header, left + nodes[left + COUNT] - 1, parent + parting, 1)
+        copy_entries(nodes, header, left + nodes[left + COUNT] - 1, parent + separator, 1)
         return
     move_to_previous(nodes, header, left, right, nodes[right + COUNT])
     nodes[left + LINK] = nodes[right + LINK]
     release_node(nodes, header, FREE, right)
-    _drop_child(nodes, header, parent, parting)
-    _mend_inner(nodes, header, parent)
+    _drop_child(nodes, header, parent, separator)
+    _repair_inner(nodes, header, parent)
 
 
 @subroutine
-def _mend_inner(nodes: Words, header: Words, node: int) -> None:
-    """Repairs inner nodes towards the root while they are below the minimum; a root left with one child gives way to
-    it.
+def _repair_inner(nodes: Words, header: Words, node: int) -> None:
+    """Repair inner nodes towards the root while they are below the minimum.
+
+    A root with one child is replaced by that child.
     """
     least = header[NODE_SIZE] // 2
     while node != header[ROOT] and nodes[node + COUNT] < least:
         parent = nodes[node + UP]
-        parting, left, right = _neighbours(nodes, header, parent)
+        separator, left, right = _neighbours(nodes, header, parent)
         if nodes[left + COUNT] + nodes[right + COUNT] >= 2 * least:
-            _share_child(nodes, header, parent, parting, left, right)
+            _share_child(nodes, header, parent, separator, left, right)
             return
-        _merge_inner(nodes, header, parent, parting, left, right)
+        _merge_inner(nodes, header, parent, separator, left, right)
         node = parent
     root = header[ROOT]
     if header[LEVELS] > 0 and nodes[root + COUNT] == 0:
@@ -282,51 +297,52 @@ def _mend_inner(nodes: Words, header: Words, node: int) -> None:
 
 @subroutine
 def _neighbours(nodes: Words, header: Words, parent: int) -> tuple[int, int, int]:
-    """The child taken and the one on its left, or on its right if it is the first: (their separator's place, left,
-    right).
+    """Return the separator's place and the two nodes around it.
+
+    They are the child taken and the one on its left, or on its right if it is the first.
     """
-    parting = max(nodes[parent + LINK] - 1, 0)
-    left = parent + 2 * header[ROOM] + parting
-    return parting, nodes[left], nodes[left + 1]
+    separator = max(nodes[parent + LINK] - 1, 0)
+    left = parent + 2 * header[ROOM] + separator
+    return separator, nodes[left], nodes[left + 1]
 
 
 @subroutine
-def _share_child(nodes: Words, header: Words, parent: int, parting: int, left: int, right: int) -> None:
-    """Moves one child from the fuller of two inner nodes to the other; the separator turns over the parent."""
+def _share_child(nodes: Words, header: Words, parent: int, separator: int, left: int, right: int) -> None:
+    """Move one child from the fuller of two inner nodes to the other, and rotate the separator through the parent."""
     children = 2 * header[ROOM]
     if nodes[left + COUNT] > nodes[right + COUNT]:
         copy_words(nodes, right + children, right + children + 1, nodes[right + COUNT] + 1)
         nodes[right + children] = nodes[left + children + nodes[left + COUNT]]
-        insert_entry(nodes, header, right, 0, nodes[parent + parting], nodes[parent + header[ROOM] + parting])
+        insert_entry(nodes, header, right, 0, nodes[parent + separator], nodes[parent + header[ROOM] + separator])
         nodes[left + COUNT] -= 1
-        copy_entries(nodes, header, left + nodes[left + COUNT], parent + parting, 1)
+        copy_entries(nodes, header, left + nodes[left + COUNT], parent + separator, 1)
     else:
-        copy_entries(nodes, header, parent + parting, left + nodes[left + COUNT], 1)
+        copy_entries(nodes, header, parent + separator, left + nodes[left + COUNT], 1)
         nodes[left + COUNT] += 1
         nodes[left + children + nodes[left + COUNT]] = nodes[right + children]
         copy_words(nodes, right + children + 1, right + children, nodes[right + COUNT])
-        copy_entries(nodes, header, right, parent + parting, 1)
+        copy_entries(nodes, header, right, parent + separator, 1)
         remove_entry(nodes, header, right, 0)
 
 
 @subroutine
-def _merge_inner(nodes: Words, header: Words, parent: int, parting: int, left: int, right: int) -> None:
-    """Appends the separator and all of `right` to `left`."""
+def _merge_inner(nodes: Words, header: Words, parent: int, separator: int, left: int, right: int) -> None:
+    """Append the separator and all of `right` to `left`."""
     children = 2 * header[ROOM]
-    copy_entries(nodes, header, parent + parting, left + nodes[left + COUNT], 1)
+    copy_entries(nodes, header, parent + separator, left + nodes[left + COUNT], 1)
     nodes[left + COUNT] += 1
     copy_words(nodes, right + children, left + children + nodes[left + COUNT], nodes[right + COUNT] + 1)
     move_to_previous(nodes, header, left, right, nodes[right + COUNT])
     release_node(nodes, header, FREE_INNER, right)
-    _drop_child(nodes, header, parent, parting)
+    _drop_child(nodes, header, parent, separator)
 
 
 @subroutine
-def _drop_child(nodes: Words, header: Words, parent: int, parting: int) -> None:
-    """Forgets the separator at `parting` and the child on its right."""
-    gone = parent + 2 * header[ROOM] + parting + 1
-    copy_words(nodes, gone + 1, gone, nodes[parent + COUNT] - parting - 1)
-    remove_entry(nodes, header, parent, parting)
+def _drop_child(nodes: Words, header: Words, parent: int, separator: int) -> None:
+    """Remove the separator at `separator` and the child on its right."""
+    dropped = parent + 2 * header[ROOM] + separator + 1
+    copy_words(nodes, dropped + 1, dropped, nodes[parent + COUNT] - separator - 1)
+    remove_entry(nodes, header, parent, separator)
 
 
 @subroutine
@@ -342,7 +358,10 @@ def _new_leaf(nodes: Words, header: Words) -> int:
 
 @subroutine
 def _new_inner(nodes: Words, header: Words) -> int:
-    """Inner nodes come from the arena's far end, so that leaves, nearly all of the tree, need no words for children."""
+    """Return an empty inner node.
+
+    Inner nodes come from the arena's far end. So leaves, nearly all of the tree, need no words for children.
+    """
     node: int = take_free_node(nodes, header, FREE_INNER)
     if node == NONE:
         header[USED_INNER] += 1

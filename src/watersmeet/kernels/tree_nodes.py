@@ -1,9 +1,12 @@
-"""What a B+tree and a T-tree keep outside their nodes, and the head every node starts with.
+"""Nodes of B+trees and T-trees: the header of a tree, the head of a node, and its sorted (key, row) entries.
 
-One tree is two flat arrays of int64: `nodes`, an arena, and `header`, the `HEADER` words named here. Both may be slices
-of larger arrays. A node's address is the place of its first key in the arena. Its head stands before that place, hence
-the negative offsets; its keys stand from there on and the row of the key at place p stands at p + `header[ROOM]`. One
-set of pieces (`tree_entries`) so serves both trees.
+A tree is two flat arrays of int64: `nodes`, an arena, and `header`, the `HEADER` words named here. Both may be slices
+of larger arrays. A node's address is the place of its first key in the arena. The node's head is before that place,
+hence the negative offsets. The keys start at the address, and the row of the key at place p is at p + `header[ROOM]`.
+So one set of subroutines serves both trees.
+
+Entries are found by binary search, shifted to make or close a gap, and moved between nodes. Each search counts its
+comparisons in a register and adds them to the header once.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ NODE_SIZE = 0  # N: entries a node may hold between two operations
 ROOM = 1  # entries a node has words for, hence the distance from a key to its row
 ROOT = 2
 LEVELS = 3  # B+tree: levels of inner nodes above the leaves
-COMPARISONS = 4  # an entry's key, and on a tie its row, against the one looked for; a three-way comparison counts once
+COMPARISONS = 4  # an entry's key, and on a tie its row, against the sought one; a three-way comparison counts once
 TOUCHED = 5  # entries found by probes, written out or only counted
 PROBES = 6  # calls of `probe` and of `count_range`
 INSERTS = 7
 REMOVES = 8  # rows that were there and left; inserts less removes is the number of rows held
-FREE = 9  # first node given back, the rest follow through LINK
-USED = 10  # nodes ever taken from the arena, those given back since included
+FREE = 9  # first released node, the rest follow through LINK
+USED = 10  # nodes ever taken from the arena, including those released since
 FREE_INNER = 11  # B+tree: the same two for inner nodes, which are larger and come from the arena's far end
 USED_INNER = 12
 HEADER = 13
@@ -42,7 +45,10 @@ Words = NDArray[np.int64]
 
 @subroutine
 def count_keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
-    """How many of the node's keys are smaller than `key`: the place of its first entry with that key or a larger one."""
+    """Return how many of the node's keys are smaller than `key`.
+
+    It is also the place of the first entry with that key or a larger one.
+    """
     low, high = 0, nodes[node + COUNT]
     comparisons = 0
     while low < high:
@@ -58,8 +64,9 @@ def count_keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
 
 @subroutine
 def find_entry_place(nodes: Words, header: Words, node: int, first: int, key: int, row: int) -> int:
-    """The first place from `first` on whose entry is (key, row) or a larger one. Rows break ties, so duplicates cost a
-    logarithm too.
+    """Return the first place from `first` on whose entry is (key, row) or a larger one.
+
+    Rows break ties, so duplicates cost a logarithm too.
     """
     room = header[ROOM]
     low, high = first, nodes[node + COUNT]
@@ -77,7 +84,7 @@ def find_entry_place(nodes: Words, header: Words, node: int, first: int, key: in
 
 @subroutine
 def is_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> bool:
-    """Whether the entry at `place`, if there is one, is (key, row)."""
+    """Return whether the entry at `place`, if there is one, is (key, row)."""
     if place == nodes[node + COUNT]:
         return False
     header[COMPARISONS] += 1
@@ -86,11 +93,11 @@ def is_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: 
 
 @subroutine
 def find_range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> int:
-    """The first place from `first` on whose key is larger than `high`.
+    """Return the first place from `first` on whose key is larger than `high`.
 
-    A node whose last key is still inside the range is passed with one comparison. Otherwise the range ends here and the
-    entries are compared one by one, which a probe with few matches does sooner than a search. Either way a probe makes
-    at most two comparisons more than it finds entries, beyond its way down the tree.
+    A node whose last key is still inside the range costs one comparison. Otherwise the range ends here, and the entries
+    are compared one by one. With few matches this is faster than a search. Either way, beyond its way down the tree, a
+    probe makes at most two comparisons more than it finds entries.
     """
     count = nodes[node + COUNT]
     if first == count:
@@ -107,8 +114,9 @@ def find_range_end(nodes: Words, header: Words, node: int, first: int, high: int
 
 @subroutine
 def write_rows(nodes: Words, header: Words, node: int, first: int, end: int, out: Words, at: int) -> int:
-    """Writes the rows of the entries from `first` up to `end` into `out` from place `at` on; returns the place after
-    the last.
+    """Write the rows of the entries from `first` up to `end` into `out`, and return the place after the last.
+
+    The first row goes to place `at`.
     """
     rows = node + header[ROOM]
     for place in range(first, end):
@@ -119,7 +127,7 @@ def write_rows(nodes: Words, header: Words, node: int, first: int, end: int, out
 
 @subroutine
 def copy_words(nodes: Words, source: int, target: int, count: int) -> None:
-    """Copies words inside the arena; source and target may overlap."""
+    """Copy words inside the arena; source and target may overlap."""
     if target < source:
         for at in range(count):
             nodes[target + at] = nodes[source + at]
@@ -130,14 +138,14 @@ def copy_words(nodes: Words, source: int, target: int, count: int) -> None:
 
 @subroutine
 def copy_entries(nodes: Words, header: Words, source: int, target: int, count: int) -> None:
-    """Copies keys and their rows; source and target are the places of the first key."""
+    """Copy keys and their rows; source and target are the places of the first key."""
     copy_words(nodes, source, target, count)
     copy_words(nodes, source + header[ROOM], target + header[ROOM], count)
 
 
 @subroutine
 def insert_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> None:
-    """Inserts an entry at `place`; the node must have room for it."""
+    """Insert an entry at `place`; the node must have room for it."""
     copy_entries(nodes, header, node + place, node + place + 1, nodes[node + COUNT] - place)
     nodes[node + place] = key
     nodes[node + header[ROOM] + place] = row
@@ -152,7 +160,7 @@ def remove_entry(nodes: Words, header: Words, node: int, place: int) -> None:
 
 @subroutine
 def move_to_next(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
-    """Moves the last `count` entries of `left` to the front of `right`, the next node in order."""
+    """Move the last `count` entries of `left` to the front of `right`, the next node in order."""
     copy_entries(nodes, header, right, right + count, nodes[right + COUNT])
     copy_entries(nodes, header, left + nodes[left + COUNT] - count, right, count)
     nodes[left + COUNT] -= count
@@ -161,7 +169,7 @@ def move_to_next(nodes: Words, header: Words, left: int, right: int, count: int)
 
 @subroutine
 def move_to_previous(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
-    """Moves the first `count` entries of `right` to the end of `left`, the node before it in order."""
+    """Move the first `count` entries of `right` to the end of `left`, the previous node in order."""
     copy_entries(nodes, header, right, left + nodes[left + COUNT], count)
     copy_entries(nodes, header, right + count, right, nodes[right + COUNT] - count)
     nodes[left + COUNT] += count
@@ -170,7 +178,7 @@ def move_to_previous(nodes: Words, header: Words, left: int, right: int, count: 
 
 @subroutine
 def take_free_node(nodes: Words, header: Words, free: int) -> int:
-    """A node given back earlier, from the list that starts in header word `free`, or NONE."""
+    """Return a released node from the list that starts in header word `free`, or NONE."""
     node: int = header[free]
     if node != NONE:
         header[free] = nodes[node + LINK]

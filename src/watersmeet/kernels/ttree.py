@@ -1,14 +1,26 @@
 """A window indexed by a T-tree: an AVL tree whose nodes hold up to N sorted entries (key, row) each.
 
-The law: in order, the entries are sorted; the heights of a node's two sides differ by at most one; no node is empty;
-with m = `min_inner_entries(N)`, a node with two children holds at least m entries, and a half-leaf (one child, then a leaf)
-and its leaf together at least m + 1. Hence the arena is bounded whatever the history (`arena_words`).
+The law, with m = `min_inner_entries(N)`:
 
-On the way down an entry is compared with a node's first and, if it is not below that, with its last: 1.5 comparisons on
-average, as the paper counts them.
+- In order, the entries are sorted.
+- The heights of a node's two sides differ by at most one.
+- No node is empty.
+- A node with two children holds at least m entries.
+- A half-leaf (one child, which is a leaf) and its leaf together hold at least m + 1 entries.
 
-Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in
-their order.
+So the arena is bounded whatever the history (`arena_words`).
+
+On the way down, an entry is compared with a node's first entry and, if it is not below that, with its last. The paper
+counts 1.5 comparisons on average.
+
+Rotations are the AVL tree's, with one addition. The node that becomes the top has two children from then on, and such a
+node must hold m entries. A leaf or half-leaf need not have held that many. It forms a pair with its only child or, if
+it is a leaf about to rise past its parent, with that parent. A pair holds at least m + 1 entries, so the node can be
+filled from its partner. Lehman and Carey's special rotation is one case of this: a new leaf of one entry rises between
+a full half-leaf and its parent.
+
+Assumptions: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Entries of one key are
+sorted by row.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 6. Lehman, Carey, "A Study of
 Index Structures for Main Memory Database Management Systems", 1986.
@@ -56,12 +68,12 @@ _INSIDE = 0
 
 @register_jitable
 def arena_words(rows: int, node_size: int) -> int:
-    """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
+    """Return the words of an arena for at most `rows` rows at a time, whatever the inserts and removes before.
 
-    With I nodes of two children there are I + 1 leaves; p of these hang below a half-leaf. Nodes: 2I + p + 1. Entries:
-    at least m in each of the I, m + 1 in each of the p pairs, 1 in each other leaf, so I(m + 1) + pm + 1 <= rows, and
-    nodes <= 1 + 2(rows - 1)/(m + 1). An insert takes at most one node and gives none back, so no operation needs more
-    on its way.
+    With I nodes of two children there are I + 1 leaves; p of these hang below a half-leaf. There are 2I + p + 1 nodes.
+    Each of the I nodes has at least m entries, each of the p pairs m + 1, and each other leaf 1. So I(m + 1) + pm + 1
+    <= rows, and nodes <= 1 + 2(rows - 1)/(m + 1). An insert takes at most one node and releases none, so no operation
+    needs more on its way.
 
     >>> arena_words(rows=1, node_size=100), arena_words(rows=100, node_size=100)
     (205, 615)
@@ -78,7 +90,7 @@ def _node_words(node_size: int) -> int:
 
 @subroutine
 def clear(nodes: Words, header: Words, node_size: int) -> None:
-    """Makes the tree empty and its counters zero."""
+    """Make the tree empty and its counters zero."""
     header[:HEADER] = 0
     header[NODE_SIZE] = node_size
     header[ROOM] = node_size
@@ -88,14 +100,14 @@ def clear(nodes: Words, header: Words, node_size: int) -> None:
 
 @subroutine
 def insert(nodes: Words, header: Words, key: int, row: int) -> None:
-    """Adds the entry (key, row).
+    """Add the entry (key, row).
 
-    It goes into the node whose entries enclose it, or else into the last node on its way. An enclosing node that is
-    full passes its smallest entry on to the node before it in order, at the bottom of its left side. A full node at the
-    bottom gets a new leaf.
+    It goes into the node whose entries enclose it, or else into the last node on its way. A full enclosing node passes
+    its smallest entry on to the previous node in order, at the bottom of its left side. A full node at the bottom gets
+    a new leaf.
     """
     header[INSERTS] += 1
-    node, side = _enclosing(nodes, header, key, row)
+    node, side = _find_enclosing(nodes, header, key, row)
     if node == NONE:
         header[ROOT] = _new_leaf(nodes, header, NONE, key, row)
         return
@@ -103,8 +115,8 @@ def insert(nodes: Words, header: Words, key: int, row: int) -> None:
     if side == _INSIDE:
         place = find_entry_place(nodes, header, node, 1, key, row)
         if nodes[node + COUNT] == header[NODE_SIZE]:
-            key, row = _push_out_first(nodes, header, node, place, key, row)
-            node, side, place = _bottom_before(nodes, node)
+            key, row = _replace_first(nodes, header, node, place, key, row)
+            node, side, place = _find_place_before(nodes, node)
     if nodes[node + COUNT] < header[NODE_SIZE]:
         insert_entry(nodes, header, node, place, key, row)
     else:
@@ -114,12 +126,13 @@ def insert(nodes: Words, header: Words, key: int, row: int) -> None:
 
 @subroutine
 def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
-    """Removes the entry (key, row); False if it is not there.
+    """Remove the entry (key, row); return False if it is not there.
 
-    A node with two children that falls short borrows the entry before its own, from the bottom of its left side. There
-    a node left empty is unlinked, and a half-leaf and its leaf that fit one node with room to spare become one.
+    A node with two children that falls below the minimum borrows the previous entry in order, from the bottom of its
+    left side. There, an empty node is unlinked. A half-leaf and its leaf become one if they fit one node with room to
+    spare.
     """
-    node, side = _enclosing(nodes, header, key, row)
+    node, side = _find_enclosing(nodes, header, key, row)
     if node == NONE or side != _INSIDE:
         return False
     place = find_entry_place(nodes, header, node, 0, key, row)
@@ -128,19 +141,20 @@ def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
     header[REMOVES] += 1
     inside = has_two_children(nodes, node)
     if inside and nodes[node + COUNT] == min_inner_entries(header[NODE_SIZE]):
-        node = _pull_in_before(nodes, header, node, place)
+        node = _borrow_previous(nodes, header, node, place)
     else:
         remove_entry(nodes, header, node, place)
         if inside:
             return True
-    _mend(nodes, header, node)
+    _repair(nodes, header, node)
     return True
 
 
 @subroutine
 def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
-    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns
-    the place after.
+    """Write the rows of all entries with `low <= key <= high` into `out`, and return the place after the last.
+
+    Rows are written from place `at` on, ordered by key and row.
     """
     header[PROBES] += 1
     start = at
@@ -150,14 +164,14 @@ def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int)
         at = write_rows(nodes, header, node, first, end, out, at)
         if end < nodes[node + COUNT]:
             break
-        node, first = _next(nodes, node), 0
+        node, first = _next_node(nodes, node), 0
     header[TOUCHED] += at - start
     return at
 
 
 @subroutine
 def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
-    """How many rows `probe` would write."""
+    """Return how many rows `probe` would write."""
     header[PROBES] += 1
     found = 0
     node, first = _seek(nodes, header, low)
@@ -166,16 +180,16 @@ def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
         found += end - first
         if end < nodes[node + COUNT]:
             break
-        node, first = _next(nodes, node), 0
+        node, first = _next_node(nodes, node), 0
     header[TOUCHED] += found
     return found
 
 
 @subroutine
 def _seek(nodes: Words, header: Words, low: int) -> tuple[int, int]:
-    """Node and place of the first entry with key `low` or a larger one; (NONE, 0) if there is none.
+    """Return node and place of the first entry with key `low` or a larger one; (NONE, 0) if there is none.
 
-    A first key equal to `low` does not end the way down: the same key may go on in the left side.
+    A first key equal to `low` does not end the way down: the same key may continue in the left side.
     """
     node = header[ROOT]
     after = NONE
@@ -197,10 +211,10 @@ def _seek(nodes: Words, header: Words, low: int) -> tuple[int, int]:
 
 
 @subroutine
-def _next(nodes: Words, node: int) -> int:
-    """The node after `node` in order, or NONE."""
+def _next_node(nodes: Words, node: int) -> int:
+    """Return the node after `node` in order, or NONE."""
     if nodes[node + RIGHT] != NONE:
-        return _bottom(nodes, nodes[node + RIGHT], LEFT)  # type: ignore[no-any-return]
+        return _outermost(nodes, nodes[node + RIGHT], LEFT)  # type: ignore[no-any-return]
     parent = nodes[node + UP]
     while parent != NONE and nodes[parent + RIGHT] == node:
         node = parent
@@ -209,19 +223,19 @@ def _next(nodes: Words, node: int) -> int:
 
 
 @subroutine
-def _bottom(nodes: Words, node: int, side: int) -> int:
-    """The outermost node on that side of the subtree of `node`."""
+def _outermost(nodes: Words, node: int, side: int) -> int:
+    """Return the outermost node on that side of the subtree of `node`."""
     while nodes[node + side] != NONE:
         node = nodes[node + side]
     return node
 
 
 @subroutine
-def _enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, int]:
-    """The node whose first and last entries enclose (key, row), and _INSIDE; or the last node on the way, and its side
-    without a child.
+def _find_enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, int]:
+    """Return the node whose first and last entries enclose (key, row), and _INSIDE.
 
-    (NONE, _INSIDE) for the empty tree.
+    If there is none, return the last node on the way and its side without a child. For the empty tree, return (NONE,
+    _INSIDE).
     """
     node = header[ROOT]
     last, side = NONE, _INSIDE
@@ -244,8 +258,8 @@ def _enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, in
 
 
 @subroutine
-def _push_out_first(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> tuple[int, int]:
-    """Puts (key, row) before `place` in a full node at the expense of its first entry, which is returned."""
+def _replace_first(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> tuple[int, int]:
+    """Insert (key, row) before `place` in a full node, and return the first entry, which it displaces."""
     first, first_row = nodes[node], nodes[node + header[ROOM]]
     copy_entries(nodes, header, node + 1, node, place - 1)
     nodes[node + place - 1] = key
@@ -254,11 +268,12 @@ def _push_out_first(nodes: Words, header: Words, node: int, place: int, key: int
 
 
 @subroutine
-def _pull_in_before(nodes: Words, header: Words, node: int, place: int) -> int:
-    """Closes the gap at `place` with the entry before the node's first; returns the node that lent it, at the bottom of
-    the left side.
+def _borrow_previous(nodes: Words, header: Words, node: int, place: int) -> int:
+    """Close the gap at `place` with the entry before the node's first entry.
+
+    Return the node that lent it, at the bottom of the left side.
     """
-    lender: int = _bottom(nodes, nodes[node + LEFT], RIGHT)
+    lender: int = _outermost(nodes, nodes[node + LEFT], RIGHT)
     copy_entries(nodes, header, node, node + 1, place)
     nodes[lender + COUNT] -= 1
     copy_entries(nodes, header, lender + nodes[lender + COUNT], node, 1)
@@ -266,17 +281,17 @@ def _pull_in_before(nodes: Words, header: Words, node: int, place: int) -> int:
 
 
 @subroutine
-def _bottom_before(nodes: Words, node: int) -> tuple[int, int, int]:
-    """Where the entry just before `node` goes: (node, side of a new leaf there if it is full, place in it)."""
+def _find_place_before(nodes: Words, node: int) -> tuple[int, int, int]:
+    """Return where the entry just before `node` goes: (node, side of a new leaf if it is full, place in it)."""
     if nodes[node + LEFT] == NONE:
         return node, LEFT, 0
-    before = _bottom(nodes, nodes[node + LEFT], RIGHT)
+    before = _outermost(nodes, nodes[node + LEFT], RIGHT)
     return before, RIGHT, nodes[before + COUNT]
 
 
 @subroutine
-def _mend(nodes: Words, header: Words, node: int) -> None:
-    """Restores the law after `node`, a leaf or half-leaf, lost an entry.
+def _repair(nodes: Words, header: Words, node: int) -> None:
+    """Restore the law after `node`, a leaf or half-leaf, lost an entry.
 
     A pair is merged at m entries, not as soon as it fits one node, so that the next insert does not split it again.
     """
@@ -327,8 +342,9 @@ HEAD = 5
 
 @register_jitable
 def min_inner_entries(node_size: int) -> int:
-    """Entries a node with two children holds at least. Two below the most, as Lehman and Carey advise, absorbs updates
-    that even out.
+    """Return the entries that a node with two children holds at least.
+
+    Two below the most, as Lehman and Carey advise, absorbs updates that even out.
     """
     return max(1, node_size - 2)
 
@@ -340,7 +356,7 @@ def has_two_children(nodes: Words, node: int) -> bool:
 
 @subroutine
 def find_only_child(nodes: Words, node: int) -> int:
-    """The child of a half-leaf; NONE for a leaf and for a node with two children."""
+    """Return the child of a half-leaf; NONE for a leaf and for a node with two children."""
     if has_two_children(nodes, node):
         return NONE
     return max(nodes[node + LEFT], nodes[node + RIGHT])  # type: ignore[no-any-return] # numba's int
@@ -348,7 +364,7 @@ def find_only_child(nodes: Words, node: int) -> int:
 
 @subroutine
 def rebalance(nodes: Words, header: Words, node: int) -> None:
-    """Corrects heights from `node`, whose subtree changed, towards the root, and rotates where sides differ by two."""
+    """Correct heights from `node`, whose subtree changed, towards the root, and rotate where sides differ by two."""
     while node != NONE:
         before = nodes[node + HEIGHT]
         lean = _height(nodes, nodes[node + LEFT]) - _height(nodes, nodes[node + RIGHT])
@@ -365,24 +381,22 @@ def rebalance(nodes: Words, header: Words, node: int) -> None:
 
 @subroutine
 def _rotate(nodes: Words, header: Words, top: int, side: int) -> int:
-    """Shortens the side of `top` that is two higher than the other; returns the node that is on top now."""
+    """Shorten the side of `top` that is two higher than the other; return the node that is on top now."""
     other = LEFT + RIGHT - side
     rising: int = nodes[top + side]
     if _height(nodes, nodes[rising + other]) > _height(nodes, nodes[rising + side]):
         rising = nodes[rising + other]
-        _top_up(nodes, header, rising)
+        _fill_from_partner(nodes, header, rising)
         _lift(nodes, header, rising)
     else:
-        _top_up(nodes, header, rising)
+        _fill_from_partner(nodes, header, rising)
     _lift(nodes, header, rising)
     return rising
 
 
 @subroutine
-def _top_up(nodes: Words, header: Words, node: int) -> None:
-    """Gives a leaf or half-leaf that is about to get two children the entries it lacks, from the other node of its
-    pair.
-    """
+def _fill_from_partner(nodes: Words, header: Words, node: int) -> None:
+    """Give a leaf or half-leaf that is about to get two children its missing entries, from its pair's other node."""
     lacking = min_inner_entries(header[NODE_SIZE]) - nodes[node + COUNT]
     if lacking <= 0:
         return
@@ -400,7 +414,7 @@ def _top_up(nodes: Words, header: Words, node: int) -> None:
 
 @subroutine
 def _lift(nodes: Words, header: Words, node: int) -> None:
-    """Turns `node` over its parent: the parent becomes its child and adopts the subtree between the two."""
+    """Rotate `node` over its parent: the parent becomes its child and adopts the subtree between the two."""
     parent = nodes[node + UP]
     side = LEFT if nodes[parent + LEFT] == node else RIGHT
     other = LEFT + RIGHT - side
@@ -417,7 +431,7 @@ def _lift(nodes: Words, header: Words, node: int) -> None:
 
 @subroutine
 def replace_child(nodes: Words, header: Words, parent: int, old: int, new: int) -> None:
-    """Puts `new`, which may be NONE, where `old` hangs: below `parent`, or at the root if that is NONE."""
+    """Replace `old` by `new`, which may be NONE, below `parent`, or at the root if `parent` is NONE."""
     if parent == NONE:
         header[ROOT] = new
     elif nodes[parent + LEFT] == old:

@@ -154,43 +154,43 @@ LEAST_DROP = 0.001
 
 @dataclass(frozen=True, slots=True)
 class AggregationCosts:
-    """Costs of the plans of one aggregation query. `situation` has the join's inputs, the machine, the budget and the
+    """Costs of the plans of one aggregation query. `context` has the join's inputs, the machine, the budget and the
     engine.
     """
 
     bound: BoundQuery
     config: AggregateConfig
     stats: Mapping[str, StreamStats]
-    situation: CostingContext
+    context: CostingContext
     weights: EstimateWeights = EstimateWeights()  # noqa: RUF009  # frozen
 
     def candidates(self) -> list[CostedPlan]:
         """All placements of early aggregation, cheapest first."""
-        now = self.situation
+        now = self.context
         found = rank_placements(self.bound, self.config, now.workload, self.stats, now.profile.early)
-        return [now.on_engine(now.workload, each) for each in found]
+        return [now.add_engine_cost(now.workload, each) for each in found]
 
     def cost(self, plan: Plan) -> CostedPlan:
         """The cost of a pinned plan: of the estimates where it drops rows, else of the exact aggregation."""
         boxes = build_drop_boxes(self.bound, plan)
         if not boxes:
             return self._exact().cost(plan, {})
-        return self._shedding().pinned(replace(plan, early=()), boxes)
+        return self._shedding().cost_pinned(replace(plan, early=()), boxes)
 
-    def remedies(self, chosen: CostedPlan, pinned: Plan | None, wishes: SheddingPolicy) -> Remedies:
+    def remedies(self, chosen: CostedPlan, pinned: Plan | None, policy: SheddingPolicy) -> Remedies:
         """What would make the aggregation feasible. Rows are shed only by drop rates whose estimates fit the budget."""
 
         def shed() -> Approximation:
             now = self._shedding()
-            found = find_approximation(now, self._join_plans(now.config, pinned), wishes)
+            found = find_approximation(now, self._join_plans(now.config, pinned), policy)
             return found if found.plan.drop else _drop_minimum(now, found)
 
         return find_remedies(self._exact(), chosen.cost, chosen.plan, shed)
 
     def _exact(self) -> CostingContext:
-        weights = self.situation.profile.early
+        weights = self.context.profile.early
         return replace(
-            self.situation, operator=lambda left, plan: cost_placement(self.config, left, self.stats, plan, weights)
+            self.context, operator=lambda left, plan: cost_placement(self.config, left, self.stats, plan, weights)
         )
 
     def _shedding(self) -> CostingContext:
@@ -198,32 +198,32 @@ class AggregationCosts:
         build_shed_config(self.bound, {})
         config = compile_join_config(build_join_below(self.bound, build_group_outputs(self.bound)), Plan())
         return replace(
-            self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan)
+            self.context, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan)
         )
 
     def _join_plans(self, config: JoinConfig, pinned: Plan | None) -> list[Plan]:
         if pinned is not None:
             return [replace(pinned, early=(), drop=())]
-        now = self.situation
+        now = self.context
         joined = build_join_below(self.bound, build_group_outputs(self.bound))
         return [
             replace(each.plan, orders=())
-            for each in search_plans(joined, config, now.workload, now.profile, now.budget).found
+            for each in search_plans(joined, config, now.workload, now.profile, now.budget).costed
         ]
 
     def _cost_estimates(self, config: JoinConfig, left: Workload, plan: Plan) -> CostedPlan:
         """The join over the rows that are left, and the evaluations of what it finds."""
-        joined = cost_plan(config, left, self.situation.profile, plan)
+        joined = cost_plan(config, left, self.context.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
         held = estimate_held_combinations(config, left, found_per_s)
         shown_per_s = cost_placement(
-            self.config, left, self.stats, Plan(), self.situation.profile.early
+            self.config, left, self.stats, Plan(), self.context.profile.early
         ).cost.rows_out_per_s
         load = self._load(left, found_per_s, held, shown_per_s)
         part = OperatorCost("estimate aggregates", estimation_cost_per_s(load, self.weights), load.evaluations_per_s)
         cost = replace(
             joined.cost,
-            parts=(*joined.cost.parts, part),
+            operators=(*joined.cost.operators, part),
             state_rows=joined.cost.state_rows + held,
             state_bytes=joined.cost.state_bytes + held * self._combination_bytes(),
             rows_out_per_s=shown_per_s,
@@ -233,7 +233,7 @@ class AggregationCosts:
 
     def _load(self, left: Workload, found_per_s: float, held: float, shown_per_s: float) -> EstimateLoad:
         """Without EVERY a batch is evaluated once. With it, instants at which no combination comes or goes are skipped."""
-        every_us, batch_s = self.config.every_us, left.arriving.batch_s
+        every_us, batch_s = self.config.every_us, left.arrivals.batch_s
         if every_us is None:
             return EstimateLoad(1 / batch_s, held, 0.0, shown_per_s * BATCH_S)
         evaluations_per_s = min(_US / every_us, 2 * found_per_s)
@@ -271,7 +271,7 @@ def hold_full_windows(config: JoinConfig, workload: Workload) -> Workload:
 def _hold_full_window(source: JoinInput, each: InputEstimate, workload: Workload) -> InputEstimate:
     if not source.is_stream or not isinstance(source.window, RangeWindow):
         return each
-    lasting_s = min(length_to_seconds(source.window.length_us), workload.arriving.horizon_s)
+    lasting_s = min(length_to_seconds(source.window.length_us), workload.arrivals.horizon_s)
     return replace(each, held_rows=derive(each.kept_per_s.value * lasting_s, each.kept_per_s))
 
 
@@ -283,7 +283,7 @@ def estimate_held_combinations(config: JoinConfig, workload: Workload, found_per
     """
     held, known = 1.0, frozenset[int]()
     for number in range(len(config.inputs)):
-        share = workload.key_share(config, known, number) * workload.passing(known, number) if known else 1.0
+        share = workload.key_share(config, known, number) * workload.residual_share(known, number) if known else 1.0
         held *= workload.filled_rows(config, number) * share
         known |= {number}
     lasting_s = [each.held_rows.value / each.kept_per_s.value for each in workload.inputs if each.kept_per_s.value > 0]

@@ -95,7 +95,7 @@ class MachineFit:
                 off.append(point.measured_s / (overhead_s + factor * point.predicted_s) - 1)
         return math.sqrt(sum(share**2 for share in off) / len(off))
 
-    def free(self) -> float:
+    def headroom_share(self) -> float:
         """The share of the trigger interval that is left free, so that a batch that takes longer than expected is in
         time all the same.
         """
@@ -121,7 +121,9 @@ NEAR = 0.97
 class BatchModel(Protocol):
     """What the optimizer predicts for one plan."""
 
-    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
+    def predict_seconds(
+        self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None
+    ) -> float:
         """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept; with so many
         results if known.
         """
@@ -201,7 +203,7 @@ class Controller:
         one after is.
         """
         keep = dict(self.controls.keep)
-        predicted_s = self.model.seconds(batch.rows_per_s, keep, batch.interval_s, batch.results)
+        predicted_s = self.model.predict_seconds(batch.rows_per_s, keep, batch.interval_s, batch.results)
         fit = self.fit.with_point(predicted_s, batch.seconds, steady=self._is_steady(keep, batch.interval_s))
         return replace(self, fit=fit, controls=self._controls(batch, fit, running), before=(keep, batch.interval_s))
 
@@ -221,10 +223,10 @@ class Controller:
 
     def _controls(self, batch: BatchReport, fit: MachineFit, running: Shares | None) -> Controls:
         overhead_s, factor = fit.line()
-        allowed_s = self.trigger_s * (1 - fit.free())
+        allowed_s = self.trigger_s * (1 - fit.headroom_share())
 
         def lasting(keep: Shares, interval_s: float) -> float:
-            return overhead_s + factor * self.model.seconds(batch.rows_per_s, keep, interval_s)
+            return overhead_s + factor * self.model.predict_seconds(batch.rows_per_s, keep, interval_s)
 
         interval_s = max(self.trigger_s, batch.seconds)  # what came while the last batch ran late is in the next one
         following = batch.batch_id + 1
@@ -250,33 +252,39 @@ class Controller:
 
 @dataclass(frozen=True)
 class PlanBatchModel:
-    """The optimizer's cost model of one plan as the controller asks it; `situation` was estimated at `rows_per_s`."""
+    """The optimizer's cost model of one plan as the controller asks it; `context` was estimated at `rows_per_s`."""
 
-    situation: CostingContext
+    context: CostingContext
     plan: Plan
-    wishes: SheddingPolicy = DEFAULT_POLICY
+    policy: SheddingPolicy = DEFAULT_POLICY
 
-    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
-        cost = self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost
+    def predict_seconds(
+        self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None
+    ) -> float:
+        cost = self._at(rows_per_s, self.context.budget).cost(self.plan, keep).cost
         if results is None:
             return cost.cpu_per_s * interval_s
         unforeseen = results - cost.rows_out_per_s * interval_s
-        per_result_s = self.situation.profile.match_s + self.situation.profile.row_out_s
+        per_result_s = self.context.profile.match_s + self.context.profile.row_out_s
         return max(cost.cpu_per_s * interval_s + unforeseen * per_result_s, 1e-6)
 
     def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
-        return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.rows_out_per_s
+        return self._at(rows_per_s, self.context.budget).cost(self.plan, keep).cost.rows_out_per_s
 
     def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
         now = self._at(
-            rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes)
+            rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.context.budget.memory_bytes)
         )
-        least = {name: max(share, 1e-3) for name, share in minimum_shares(now, self.wishes).items()}
-        return dict(least) if now.load(self.plan, least) > 1 else find_best_shares(now, self.plan, least, self.wishes)
+        least = {name: max(share, 1e-3) for name, share in minimum_shares(now, self.policy).items()}
+        return (
+            dict(least)
+            if now.load_share(self.plan, least) > 1
+            else find_best_shares(now, self.plan, least, self.policy)
+        )
 
     def _at(self, rows_per_s: Shares, budget: Budget) -> CostingContext:
-        """The situation with streams as fast as they are now."""
-        faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.situation.rates.items() if rate}
+        """The context with streams as fast as they are now."""
+        faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.context.rates.items() if rate}
         return replace(
-            self.situation, workload=scale_rates(self.situation.config, self.situation.workload, faster), budget=budget
+            self.context, workload=scale_rates(self.context.config, self.context.workload, faster), budget=budget
         )

@@ -42,8 +42,8 @@ class LoopsModel:
     plan: Plan
     _in_kernel: dict[Expr, bool] = field(default_factory=dict, repr=False)
 
-    def growth(self, origin: int, known: frozenset[int], target: int) -> float:
-        return self.workload.growth(self.config, known, target)
+    def fanout(self, origin: int, known: frozenset[int], target: int) -> float:
+        return self.workload.fanout(self.config, known, target)
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
         kind = self._access(known, target)
@@ -53,7 +53,7 @@ class LoopsModel:
             target, sorted(known)
         ):  # no key rules rows out before their times are looked at
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
-        handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
+        handed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
         return weights.lookup_s + touched + handed_on + self._tested_s(known, target)
 
     def _tested_s(self, known: frozenset[int], target: int) -> float:
@@ -89,8 +89,8 @@ class LoopsModel:
             raise InternalError(f'column "{column.name}" was never bound')
         return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
 
-    def upkeep(self) -> list[OperatorCost]:
-        parts, batches = [], 1 / self.workload.arriving.batch_s
+    def upkeep_costs(self) -> list[OperatorCost]:
+        parts, batches = [], 1 / self.workload.arrivals.batch_s
         for each in self.config.inputs:
             estimate, index = self.workload.inputs[each.number], self._index(each.number)
             held, kept = self._held_rows(each.number), estimate.kept_per_s.value
@@ -98,7 +98,7 @@ class LoopsModel:
             weights = self.profile.structure(index.kind)
             updates = 2 * kept * path * weights.update_s
             parts.append(OperatorCost(f"store {each.alias} as {index.kind}", updates, kept))
-            laid_out = held + kept * self.workload.arriving.batch_s
+            laid_out = held + kept * self.workload.arrivals.batch_s
             layout = laid_out * self.profile.layout_s + (
                 held * path * weights.update_s if index.kind != "list" else 0.0
             )
@@ -118,7 +118,7 @@ class LoopsModel:
         """
         cuts = {
             len(each.inputs)
-            for each in self.workload.checks
+            for each in self.workload.residuals
             if len(each.inputs) < len(self.config.inputs) and not self._is_in_kernel(each)
         }
         return 1 + len(cuts)
@@ -158,7 +158,7 @@ class LoopsModel:
         )
 
     def _ready(self, known: frozenset[int], target: int) -> list[ResidualPredicate]:
-        return [each for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target}]
+        return [each for each in self.workload.residuals if target in each.inputs and each.inputs <= known | {target}]
 
 
 def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:

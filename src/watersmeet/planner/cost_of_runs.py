@@ -32,19 +32,19 @@ class RunsModel:
     @property
     def batches(self) -> ArrivalPattern:
         """Long batches are cut into stretches, which are what the tactic sees."""
-        arriving, rate = self.workload.arriving, sum(each.rows_per_s.value for each in self.workload.inputs)
-        if rate * arriving.batch_s < 2 * MIN_SLICE_ROWS:
+        arrivals, rate = self.workload.arrivals, sum(each.rows_per_s.value for each in self.workload.inputs)
+        if rate * arrivals.batch_s < 2 * MIN_SLICE_ROWS:
             return arriving
         kept_s = max(
             (each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends),
             default=0.0,
         )
         return ArrivalPattern(
-            min(arriving.batch_s, max(MIN_SLICE_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed
+            min(arrivals.batch_s, max(MIN_SLICE_ROWS / rate, kept_s)), arrivals.horizon_s, arrivals.is_assumed
         )
 
-    def growth(self, origin: int, known: frozenset[int], target: int) -> float:
-        return self.candidates(origin, known, target) * self.workload.passing(known, target)
+    def fanout(self, origin: int, known: frozenset[int], target: int) -> float:
+        return self.candidates(origin, known, target) * self.workload.residual_share(known, target)
 
     def candidates(self, origin: int, known: frozenset[int], target: int) -> float:
         """Rows of the target that a combination meets by keys and times, before predicates are asked."""
@@ -58,11 +58,11 @@ class RunsModel:
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
         """Looked up in every pane; candidates become rows of numbers; each predicate is evaluated on all of them."""
         candidates = self.candidates(origin, known, target)
-        checks = sum(1 for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target})
+        checks = sum(1 for each in self.workload.residuals if target in each.inputs and each.inputs <= known | {target})
         found = candidates * (self.profile.runs.compare_s + self.profile.match_s + checks * self.profile.check_s)
         return self.profile.runs.lookup_s * self._panes(target) + found
 
-    def upkeep(self) -> list[OperatorCost]:
+    def upkeep_costs(self) -> list[OperatorCost]:
         """A run per way of being probed, built once for a row and again whenever its pane is merged with another."""
         if len(self.config.inputs) == 1:
             return []
@@ -104,10 +104,10 @@ class RunsModel:
             back_s = min(length_to_seconds(back_us) if back_us < FOREVER_US else math.inf, window_s)
             ahead_s = min(length_to_seconds(ahead_us) if ahead_us < FOREVER_US else math.inf, self._window_s(i))
             if not from_origin:
-                length_s = min(back_s + ahead_s, self.batches.past_s(window_s) + self.batches.batch_s)
+                length_s = min(back_s + ahead_s, self.batches.filled_window_s(window_s) + self.batches.batch_s)
             else:
-                length_s = self.batches.old_s(back_s) + (
-                    self.batches.new_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0
+                length_s = self.batches.earlier_batches_s(back_s) + (
+                    self.batches.same_batch_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0
                 )
             self._lengths[key] = each.kept_per_s.value * length_s
         return self._lengths[key]

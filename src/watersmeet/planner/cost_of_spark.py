@@ -73,7 +73,7 @@ def add_spark_cost(
     arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_numbers)
     shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
     kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
-    out, batches = each.cost.rows_out_per_s, 1 / workload.arriving.batch_s
+    out, batches = each.cost.rows_out_per_s, 1 / workload.arrivals.batch_s
     parts = (
         OperatorCost("spark: pack", arriving * spark.pack_s, arriving),
         OperatorCost("spark: shuffle", shuffled * spark.shuffle_s, shuffled),
@@ -81,4 +81,4 @@ def add_spark_cost(
         OperatorCost("spark: hand out", out * spark.out_s, out),
         OperatorCost("spark: micro-batches", batches * spark.batch_s, batches),
     )
-    return CostedPlan(each.plan, replace(each.cost, parts=(*each.cost.parts, *parts)))
+    return CostedPlan(each.plan, replace(each.cost, operators=(*each.cost.operators, *parts)))

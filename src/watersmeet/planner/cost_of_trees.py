@@ -50,42 +50,52 @@ class TreeModel:
                 found = SubtreeFlow(self.workload.inputs[i].kept_per_s.value, self.workload.filled_rows(self.config, i))
             else:
                 first = frozenset({min(inputs)})
-                left, right, share = self.flow(first), self.flow(inputs - first), self.share(first, inputs - first)
+                left, right, share = (
+                    self.flow(first),
+                    self.flow(inputs - first),
+                    self.match_share(first, inputs - first),
+                )
                 rate = share * (right.held_rows * left.rows_per_s + left.held_rows * right.rows_per_s)
                 found = SubtreeFlow(rate, share * left.held_rows * right.held_rows)
             self._flows[inputs] = found
         return self._flows[inputs]
 
-    def share(self, left: frozenset[int], right: frozenset[int]) -> float:
+    def match_share(self, left: frozenset[int], right: frozenset[int]) -> float:
         """The share of pairs of combinations of the two sides that belong together."""
         apart = self._together(left) * self._together(right)
         return self._together(left | right) / apart if apart else 0.0
 
-    def node_s(self, left: frozenset[int], right: frozenset[int]) -> float:
+    def node_cpu_per_s(self, left: frozenset[int], right: frozenset[int]) -> float:
         """Seconds per second at the node that joins two sets, with what it takes to keep its rows if it is not the
         root.
         """
         here, there, out = self.flow(left), self.flow(right), self.flow(left | right)
-        candidates = self._by_key(left, right) * (here.rows_per_s * there.held_rows + there.rows_per_s * here.held_rows)
-        checks = len(self._asked(left, right))
-        probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._chunks()
+        candidates = self._candidate_share(left, right) * (
+            here.rows_per_s * there.held_rows + there.rows_per_s * here.held_rows
+        )
+        checks = len(self._new_predicates(left, right))
+        probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._panes_per_probe()
         met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
         counted = sum(
             1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow)
         )  # their ends are looked up again
-        probes_in_batch = 2 * self._chunks() * self.profile.probe_batch_s
-        batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arriving.batch_s
+        probes_in_batch = 2 * self._panes_per_probe() * self.profile.probe_batch_s
+        batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arrivals.batch_s
         return probes + met + rows + batches
 
     def parts(self, tree: Tree) -> list[OperatorCost]:
         """A part for each node, from the leaves up."""
         if isinstance(tree, str):
             kept = self.workload.inputs[self.config.aliases[tree]].kept_per_s.value
-            return [OperatorCost(f"store {tree} as runs", kept * self._chunks() * self.profile.runs.update_s, kept)]
-        left, right = (self.inputs(side) for side in tree)
+            return [
+                OperatorCost(f"store {tree} as runs", kept * self._panes_per_probe() * self.profile.runs.update_s, kept)
+            ]
+        left, right = (self.leaf_numbers(side) for side in tree)
         name = f"join {' '.join(tree_leaves(tree[0]))} with {' '.join(tree_leaves(tree[1]))}"
-        node = OperatorCost(name, self.node_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s)
+        node = OperatorCost(
+            name, self.node_cpu_per_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s
+        )
         return [*self.parts(tree[0]), *self.parts(tree[1]), node]
 
     def kept_rows(self, tree: Tree, *, is_root: bool = True) -> tuple[float, float]:
@@ -93,15 +103,15 @@ class TreeModel:
         if isinstance(tree, str):
             return 0.0, 0.0
         below = [self.kept_rows(side, is_root=False) for side in tree]
-        inputs = self.inputs(tree)
+        inputs = self.leaf_numbers(tree)
         rows = 0.0 if is_root else self.flow(inputs).held_rows
         width = sum(self.workload.inputs[i].row_bytes.value for i in inputs)
         return rows + sum(each[0] for each in below), rows * width + sum(each[1] for each in below)
 
-    def inputs(self, tree: Tree) -> frozenset[int]:
+    def leaf_numbers(self, tree: Tree) -> frozenset[int]:
         return frozenset(self.config.aliases[alias] for alias in tree_leaves(tree))
 
-    def best(self) -> Tree:
+    def best_tree(self) -> Tree:
         """The tree with the least cost: over all subsets and their splits for a few inputs, one input at a time for
         many.
         """
@@ -118,7 +128,7 @@ class TreeModel:
             if len(inputs) > 1:
                 ways = (
                     (
-                        best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left),
+                        best[left][0] + best[inputs - left][0] + self.node_cpu_per_s(left, inputs - left),
                         (best[left][1], best[inputs - left][1]),
                     )
                     for left in _list_splits(inputs)
@@ -145,24 +155,24 @@ class TreeModel:
         if inputs not in self._shares:
             target = max(inputs)
             known = inputs - {target}
-            step = self.workload.key_share(self.config, known, target) * self.workload.passing(known, target)
+            step = self.workload.key_share(self.config, known, target) * self.workload.residual_share(known, target)
             self._shares[inputs] = self._together(known) * step
         return self._shares[inputs]
 
-    def _by_key(self, left: frozenset[int], right: frozenset[int]) -> float:
+    def _candidate_share(self, left: frozenset[int], right: frozenset[int]) -> float:
         """The share of pairs that are candidates: what predicates let through is decided on them."""
-        passed = math.prod(each.share.value for each in self._asked(left, right))
-        return min(1.0, self.share(left, right) / passed) if passed else 1.0
+        passed = math.prod(each.share.value for each in self._new_predicates(left, right))
+        return min(1.0, self.match_share(left, right) / passed) if passed else 1.0
 
-    def _asked(self, left: frozenset[int], right: frozenset[int]) -> list[ResidualPredicate]:
+    def _new_predicates(self, left: frozenset[int], right: frozenset[int]) -> list[ResidualPredicate]:
         """Predicates that can be asked once both sides are bound, and not before."""
-        both = [each for each in self.workload.checks if each.inputs <= left | right]
+        both = [each for each in self.workload.residuals if each.inputs <= left | right]
         return [each for each in both if not (each.inputs <= left or each.inputs <= right)]
 
-    def _chunks(self) -> float:
+    def _panes_per_probe(self) -> float:
         batches = max((self.workload.filled_rows(self.config, i) for i in self.config.stream_numbers), default=1.0)
         rate = max(each.kept_per_s.value for each in self.workload.inputs)
-        return 1.0 + math.log2(1.0 + batches / (rate * self.workload.arriving.batch_s)) if rate else 1.0
+        return 1.0 + math.log2(1.0 + batches / (rate * self.workload.arrivals.batch_s)) if rate else 1.0
 
 
 def _list_splits(inputs: frozenset[int]) -> list[frozenset[int]]:

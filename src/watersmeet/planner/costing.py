@@ -114,11 +114,11 @@ MOST_PERMUTED = 5
 class AlgorithmModel(Protocol):
     """How an algorithm spends time: in loops, by the origin and the inputs bound before, and on keeping its structures."""
 
-    def growth(self, origin: int, known: frozenset[int], target: int) -> float: ...
+    def fanout(self, origin: int, known: frozenset[int], target: int) -> float: ...
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float: ...
 
-    def upkeep(self) -> list[OperatorCost]: ...
+    def upkeep_costs(self) -> list[OperatorCost]: ...
 
     def window_rows(self, target: int) -> float: ...
 
@@ -129,7 +129,7 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     """
     parts_of_plan = list_open_parts(plan)
     if parts_of_plan.has_tree:
-        tree = TreeModel(config, workload, profile).best() if plan.tree is None else plan.tree
+        tree = TreeModel(config, workload, profile).best_tree() if plan.tree is None else plan.tree
         return _cost_tree(config, workload, profile, replace(plan, tree=tree), tree)
     model = build_cost_model(config, workload, profile, plan)
     if parts_of_plan.orders == GLOBAL:
@@ -138,7 +138,7 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     else:
         orders = {i: _choose_probe_order(config, model, plan, i) for i in config.stream_numbers}
     rows_out = _estimate_rows_out(config, workload)
-    parts = [*_ingest_costs(config, workload, profile), *model.upkeep()]
+    parts = [*_ingest_costs(config, workload, profile), *model.upkeep_costs()]
     for i, ordered in orders.items():
         origin = workload.inputs[i]
         path = " → ".join(config.inputs[j].alias for j in (i, *ordered.order))
@@ -211,7 +211,7 @@ def _cost_global_order(config: JoinConfig, model: AlgorithmModel, origin: int, n
     for target in order:
         share = 1 / max(model.window_rows(target), 1.0) if target == origin else 1.0
         cost += rows * model.loop_s(origin, known, target) * share
-        rows *= model.growth(origin, known, target) * share
+        rows *= model.fanout(origin, known, target) * share
         known |= {target}
     return ProbeOrder(tuple(target for target in order if target != origin), cost, exact=True)
 
@@ -222,7 +222,7 @@ def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, o
     """
 
     def growth(known: frozenset[int], target: int) -> float:
-        return model.growth(origin, known, target)
+        return model.fanout(origin, known, target)
 
     def loop_cost(known: frozenset[int], rows: float, target: int) -> float:
         return rows * model.loop_s(origin, known, target)
@@ -262,7 +262,7 @@ def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> l
             parts.append(
                 OperatorCost(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value)
             )
-    batches = 1 / workload.arriving.batch_s
+    batches = 1 / workload.arrivals.batch_s
     parts.append(OperatorCost("batches", batches * profile.batch_s, batches))
     return parts
 
@@ -271,6 +271,6 @@ def _results_per_row(config: JoinConfig, workload: Workload, origin: int) -> flo
     """Combinations one row of the origin ends in; any order gives the same."""
     known, rows = frozenset({origin}), 1.0
     for target in (i for i in range(len(config.inputs)) if i != origin):
-        rows *= workload.growth(config, known, target)
+        rows *= workload.fanout(config, known, target)
         known |= {target}
     return rows

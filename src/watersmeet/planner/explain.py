@@ -49,7 +49,7 @@ class Explanation:
     profile: Profile
     all_plans: bool = False
     trace: tuple[str, ...] = ()  # how the plan was found
-    find_join_remedies: Remedies | None = (
+    remedies: Remedies | None = (
         None  # where the chosen plan does not keep up, and somebody wants to know what would help
     )
     engine: str = "embedded"
@@ -68,7 +68,7 @@ class Explanation:
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
 
-    def runnable(self, *, shed: bool) -> Plan | None:
+    def choose_shedding_plan(self, *, shed: bool) -> Plan | None:
         """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if
         that is not allowed.
         """
@@ -77,7 +77,7 @@ class Explanation:
             return None
         if shed and self.remedies.approximation is not None:
             return self.remedies.approximation.plan
-        helps = [sentence.rstrip(".") for sentence in self.remedies.sentences()]
+        helps = [sentence.rstrip(".") for sentence in self.remedies.describe()]
         if self.remedies.approximation is not None:
             helps.append("rows are dropped where that is allowed: shed=True in Python, --shed on the command line")
         raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(helps))
@@ -101,10 +101,10 @@ class Explanation:
             "trace": list(self.trace),
             "engine": self.engine,
             "shuffle": None if self.shuffle is None else _shuffle_dict(self.shuffle),
-            "batch_s": self.workload.arriving.batch_s,
+            "batch_s": self.workload.arrivals.batch_s,
             "checks": [
                 {"predicate": str(text), "share": _estimate_dict(each.share)}
-                for each in self.workload.checks
+                for each in self.workload.residuals
                 for text in [format_expression(each.predicate)]
             ],
             "profile": {"name": self.profile.name, "source": self.profile.source},
@@ -120,7 +120,7 @@ class Explanation:
         cost = self.chosen.cost
         yield from (format_query(self.bound.query), "", f"plan {self.plan.algorithm}")
         yield from self.notes
-        for part in cost.parts:
+        for part in cost.operators:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
         yield (
             f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {bytes_text(cost.state_bytes)} in"
@@ -130,7 +130,7 @@ class Explanation:
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
         if self.remedies is not None:
             yield "what would help"
-            yield from (f"  {sentence}" for sentence in self.remedies.sentences())
+            yield from (f"  {sentence}" for sentence in self.remedies.describe())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         if self.engine == "spark" and self.profile.spark.assumed:
             yield "what Spark itself takes per row and per batch is assumed: watersmeet calibrate --spark measures it"
@@ -142,8 +142,8 @@ class Explanation:
         yield from self._about_alternatives()
 
     def _batches(self) -> str:
-        arriving = self.workload.arriving
-        return f"{arriving.batch_s:.3g} s of stream ({'assumed' if arriving.is_assumed else 'measured'})"
+        arrivals = self.workload.arrivals
+        return f"{arrivals.batch_s:.3g} s of stream ({'assumed' if arrivals.is_assumed else 'measured'})"
 
     def _about_inputs(self) -> Iterator[str]:
         yield "rows kept"
@@ -151,7 +151,7 @@ class Explanation:
             yield f"  {source.alias}: {self._keeps(source)}; {_said(each.rows_per_s)} rows per s, {_said(each.held_rows)} rows held"
             for name, distinct in self.stats[source.name].distinct.items():
                 yield f"    {name}: {_said(distinct)} distinct values"
-        for check in self.workload.checks:
+        for check in self.workload.residuals:
             yield f"  {format_expression(check.predicate)}: holds for {_said(check.share)} of the combinations"
         pairs = self._pairs()
         if pairs:
@@ -234,16 +234,16 @@ def explain_bound_query(
     plan: Plan | None = None,
     all_plans: bool = False,
     samples: Samples | None = None,
-    arriving: ArrivalPattern | None = None,
+    arrivals: ArrivalPattern | None = None,
     reason: str = "",
-    wishes: SheddingPolicy | None = None,
+    policy: SheddingPolicy | None = None,
     engine: str = "embedded",
     shuffle: Shuffle | None = None,
 ) -> Explanation:
     """The cheapest feasible plan, or the pinned one, and what the others would cost.
 
     `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because
-    it was pinned. With `wishes`, even with none in them, a plan that does not keep up comes with what would help. With
+    it was pinned. With `policy`, even with none in them, a plan that does not keep up comes with what would help. With
     the engine "spark", what Spark takes per row and per batch comes on top, for every copy that its grid of buckets
     makes (`shuffle`).
     """
@@ -252,33 +252,33 @@ def explain_bound_query(
         grouped = build_aggregate_config(
             bound, None if sheds else plan
         )  # what is shed is joined first, by any plan for joins
-        workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arriving))
-        situation = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
-        costs = AggregationCosts(bound, grouped, stats, situation)
-        about = _explain_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
+        workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arrivals))
+        context = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
+        costs = AggregationCosts(bound, grouped, stats, context)
+        about = _explain_aggregation(costs, plan, policy, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = compile_join_config(bound, plan or Plan())
     now = CostingContext(
         config,
-        estimate_workload(bound, config, stats, samples, arriving),
+        estimate_workload(bound, config, stats, samples, arrivals),
         profile,
         budget or Budget(),
         engine,
         shuffle=shuffle,
     )
     search = search_plans(bound, config, now.workload, profile, now.budget)
-    found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
+    found, trace = [now.add_engine_cost(now.workload, each) for each in search.costed], search.trace
     chosen = found[0]
     if plan is not None:
         full = fill_plan(config, now.workload, profile, plan)
-        chosen = now.pinned(full, build_drop_boxes(bound, plan))
+        chosen = now.cost_pinned(full, build_drop_boxes(bound, plan))
         plan = replace(full, orders=plan.orders)  # a thinned workload may want other orders
         trace = (*trace, reason or "the plan is pinned")
     others = tuple(each for each in found if each.plan != chosen.plan)
     helps = None
-    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+    if policy is not None and now.budget.shortfall(chosen.cost) is not None:
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
-        helps = find_join_remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
+        helps = find_join_remedies(now, chosen.cost, chosen.plan, open_plans, policy)
     config = compile_join_config(bound, chosen.plan)
     return Explanation(
         bound,
@@ -299,10 +299,10 @@ def explain_bound_query(
 
 
 def _explain_aggregation(
-    costs: AggregationCosts, plan: Plan | None, wishes: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
+    costs: AggregationCosts, plan: Plan | None, policy: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
 ) -> Explanation:
     """The same of an aggregation query: its plans are the placements of early aggregation."""
-    bound, now, found = costs.bound, costs.situation, costs.candidates()
+    bound, now, found = costs.bound, costs.context, costs.candidates()
     chosen = costs.cost(plan) if plan is not None else found[0]
     sheds = bool(chosen.plan.drop)
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
@@ -312,8 +312,8 @@ def _explain_aggregation(
     )  # orders depend on which inputs are aggregated early
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
     helps = None
-    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
-        helps = costs.remedies(chosen, plan if is_pinned else None, wishes)
+    if policy is not None and now.budget.shortfall(chosen.cost) is not None:
+        helps = costs.remedies(chosen, plan if is_pinned else None, policy)
     return Explanation(
         bound,
         config,
@@ -339,7 +339,7 @@ def _cost_dict(cost: PlanCost) -> dict[str, Any]:
         "state_bytes": cost.state_bytes,
         "rows_out_per_s": cost.rows_out_per_s,
         "operators": [
-            {"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.parts
+            {"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.operators
         ],
     }
 

@@ -72,7 +72,7 @@ class Approximation:
     dropped.
     """
 
-    cost_plan: CostedPlan
+    costed: CostedPlan
     keep: tuple[tuple[str, float], ...]  # by stream name
     whole_answer_per_s: float
 
@@ -106,15 +106,15 @@ class CostingContext:
             for name, rate in self.rates.items()
             if keep.get(name, 1.0) < 1
         ]
-        return CostedPlan(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
+        return CostedPlan(thin.plan, replace(thin.cost, operators=(*boxes, *thin.cost.operators)))
 
     def cost_on(self, left: Workload, plan: Plan) -> CostedPlan:
         """The cost of the plan, its drop boxes aside, on the workload that is left."""
         bare = replace(plan, drop=())
         found = cost_plan(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
-        return self.on_engine(left, found)
+        return self.add_engine_cost(left, found)
 
-    def on_engine(self, left: Workload, found: CostedPlan) -> CostedPlan:
+    def add_engine_cost(self, left: Workload, found: CostedPlan) -> CostedPlan:
         """The plan's cost with what the engine takes on top, when that much is left of the workload."""
         return (
             add_spark_cost(self.config, left, self.profile, found, self.workload, self.shuffle)
@@ -122,12 +122,12 @@ class CostingContext:
             else found
         )
 
-    def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> CostedPlan:
+    def cost_pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> CostedPlan:
         """The plan with its own drop boxes, and what it costs with them."""
         found = self.cost(plan, {name: box.keep for name, box in boxes.items()})
         return CostedPlan(replace(found.plan, drop=plan.drop, drop_seed=plan.drop_seed), found.cost)
 
-    def load(self, plan: Plan, keep: Mapping[str, float]) -> float:
+    def load_share(self, plan: Plan, keep: Mapping[str, float]) -> float:
         return self.budget.load(self.cost(plan, keep).cost)
 
     @property
@@ -138,7 +138,7 @@ class CostingContext:
         }
 
     @property
-    def counted(self) -> dict[str, bool]:
+    def has_only_rows_windows(self) -> dict[str, bool]:
         """Whether a stream is read through ROWS windows only."""
         windows = [
             (self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow))
@@ -159,27 +159,27 @@ def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float
 
 
 def find_approximation(
-    now: CostingContext, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
+    now: CostingContext, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
 ) -> Approximation:
     """The plan, with its drop rates, that puts out the most within the budget; of equals the one that costs less.
 
     Refused where not even the least that is asked for can be kept up with.
     """
-    least = minimum_shares(now, wishes)
+    least = minimum_shares(now, policy)
     lowest = {name: max(share, _NOTHING) for name, share in least.items()}
     few = len(now.rates) <= MOST_SEARCHED
     tried = [
         plan
         for plan in (_list_cheapest_plans(now, plans) if few else _plan_for_scaled_rates(now, plans))
-        if now.load(plan, lowest) <= 1
+        if now.load_share(plan, lowest) <= 1
     ]
     if not tried:
         raise PlanError(
             "no plan keeps up even with the least that must be kept", hint=_describe_shortfall(now, plans, least)
         )
-    rough = {plan: find_best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
+    rough = {plan: find_best_shares(now, plan, least, policy, _ROUGH_STEP) for plan in tried}
     finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
-    found = [(plan, find_best_shares(now, plan, least, wishes) if few else rough[plan]) for plan in finalists]
+    found = [(plan, find_best_shares(now, plan, least, policy) if few else rough[plan]) for plan in finalists]
     weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
     most = max(each.cost.answer_per_s for each, _ in weighed)
     near = [pair for pair in weighed if pair[0].cost.answer_per_s >= most * (1 - 1e-9)]
@@ -195,12 +195,12 @@ def find_best_shares(
     now: CostingContext,
     plan: Plan,
     least: Mapping[str, float],
-    wishes: SheddingPolicy = DEFAULT_POLICY,
+    policy: SheddingPolicy = DEFAULT_POLICY,
     last_step: float = LAST_STEP,
 ) -> Shares:
     """The shares of the streams that let a plan put out the most within the budget."""
-    counted = now.counted
-    if wishes.weights and any(counted.values()) and not all(counted.values()):
+    counted = now.has_only_rows_windows
+    if policy.weights and any(counted.values()) and not all(counted.values()):
         raise PlanError("weights of streams are not supported where ROWS and time windows are mixed")
 
     costs: dict[tuple[float, ...], PlanCost] = {}
@@ -217,10 +217,10 @@ def find_best_shares(
 
     found: list[Shares] = []
     if any(counted.values()):
-        found.append(_solve_knapsack(now, plan, least, wishes))
-    if not wishes.weights or not any(counted.values()):
+        found.append(_solve_knapsack(now, plan, least, policy))
+    if not policy.weights or not any(counted.values()):
         found += [climb_shares(output, load, least, start, last_step) for start in ({}, *found)]
-    best = max(found, key=lambda keep: output(keep) if not wishes.weights else 0.0)
+    best = max(found, key=lambda keep: output(keep) if not policy.weights else 0.0)
     return {name: _round_share(share, least[name]) for name, share in best.items()}
 
 
@@ -237,7 +237,7 @@ def find_window_scale(now: CostingContext, plan: Plan) -> float | None:
     return fits
 
 
-def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float], wishes: SheddingPolicy) -> Shares:
+def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float], policy: SheddingPolicy) -> Shares:
     """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in
     the shares.
     """
@@ -246,11 +246,11 @@ def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float],
     items = []
     for name in lowest:
         raised = now.cost(plan, {**lowest, name: 1.0}).cost
-        gain = max(raised.answer_per_s - base.answer_per_s, 0.0) * wishes.weights.get(name, 1.0)
+        gain = max(raised.answer_per_s - base.answer_per_s, 0.0) * policy.weights.get(name, 1.0)
         items.append(KnapsackItem(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
     taken = continuous_knapsack(items, max(1 - now.budget.load(base), 0.0))
     shares = {name: share + part * (1 - share) for (name, share), part in zip(lowest.items(), taken, strict=True)}
-    return shrink_to_load(lambda keep: now.load(plan, keep), lowest, shares)
+    return shrink_to_load(lambda keep: now.load_share(plan, keep), lowest, shares)
 
 
 def _list_cheapest_plans(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
@@ -260,7 +260,9 @@ def _list_cheapest_plans(now: CostingContext, plans: Sequence[Plan]) -> list[Pla
     favoured = [{other: 1.0 if other == name else LEAST_COUNTED for other in now.rates} for name in now.rates]
     chosen: dict[Plan, None] = {}
     for keep in (*everything, *favoured):
-        chosen.update(dict.fromkeys(sorted(open_plans, key=lambda plan: now.load(plan, keep))[:TRIED]))  # used at once
+        chosen.update(
+            dict.fromkeys(sorted(open_plans, key=lambda plan: now.load_share(plan, keep))[:TRIED])
+        )  # used at once
     return list(chosen)
 
 
@@ -271,19 +273,19 @@ def _plan_for_scaled_rates(now: CostingContext, plans: Sequence[Plan]) -> list[P
     return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
 
 
-def minimum_shares(now: CostingContext, wishes: SheddingPolicy) -> Shares:
+def minimum_shares(now: CostingContext, policy: SheddingPolicy) -> Shares:
     rates = now.rates
-    if strangers := sorted({*wishes.least_rows_per_s, *wishes.weights} - set(rates)):
+    if strangers := sorted({*policy.least_rows_per_s, *policy.weights} - set(rates)):
         raise PlanError(
-            f"wishes for {listing(strangers)}, which are no streams of the query",
+            f"policy for {listing(strangers)}, which are no streams of the query",
             hint=f"streams: {listing(list(rates))}",
         )
-    for name, rate in wishes.least_rows_per_s.items():
+    for name, rate in policy.least_rows_per_s.items():
         if rate > rates[name]:
             raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
-    floor = {name: LEAST_COUNTED if counted else 0.0 for name, counted in now.counted.items()}
+    floor = {name: LEAST_COUNTED if counted else 0.0 for name, counted in now.has_only_rows_windows.items()}
     return {
-        name: max(wishes.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0
+        name: max(policy.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0
         for name, rate in rates.items()
     }
 
@@ -291,7 +293,7 @@ def minimum_shares(now: CostingContext, wishes: SheddingPolicy) -> Shares:
 def _describe_shortfall(now: CostingContext, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
     costs = [now.cost(plan, {name: max(share, _NOTHING) for name, share in least.items()}).cost for plan in plans]
     nearest = min(costs, key=now.budget.load)
-    full = " ROWS windows stay full however much is dropped." if any(now.counted.values()) else ""
+    full = " ROWS windows stay full however much is dropped." if any(now.has_only_rows_windows.values()) else ""
     return f"{now.budget.shortfall(nearest)}.{full}"
 
 
@@ -327,11 +329,11 @@ class Remedies:
 
     processors: float | None
     memory_bytes: float | None
-    find_window_scale: float | None
+    window_scale: float | None
     approximation: Approximation | None
     refusal: str | None = None  # why there is no approximation
 
-    def sentences(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         if self.processors is not None or self.memory_bytes is not None:
             needs = [f"{self.processors:.3g} processors"] if self.processors is not None else []
             yield " and ".join(
@@ -364,10 +366,10 @@ class Remedies:
 
 
 def find_join_remedies(
-    now: CostingContext, cost: PlanCost, plan: Plan, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY
+    now: CostingContext, cost: PlanCost, plan: Plan, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY
 ) -> Remedies:
     """What would help a plan that costs too much; the drop boxes are searched over all the plans given."""
-    return find_remedies(now, cost, plan, lambda: find_approximation(now, plans, wishes))
+    return find_remedies(now, cost, plan, lambda: find_approximation(now, plans, policy))
 
 
 def find_remedies(now: CostingContext, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:

@@ -75,7 +75,7 @@ class PlanCost:
     query.
     """
 
-    parts: tuple[OperatorCost, ...]
+    operators: tuple[OperatorCost, ...]
     state_rows: float
     state_bytes: float
     rows_out_per_s: float
@@ -90,7 +90,7 @@ class PlanCost:
 
     @property
     def cpu_per_s(self) -> float:
-        return sum(part.cpu_per_s for part in self.parts)
+        return sum(part.cpu_per_s for part in self.operators)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class InputSample:
     looked_at: int
 
     @property
-    def passing(self) -> Estimate:
+    def residual_share(self) -> Estimate:
         return measure_selectivity(np.arange(self.looked_at) < len(self.pane))
 
 
@@ -74,7 +74,7 @@ class Samples:
     _counts: dict[int, dict[int, Floats]] = field(default_factory=dict, repr=False)
     _shares: dict[tuple[int, frozenset[int]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
-    def matching(
+    def estimate_key_match_share(
         self, config: JoinConfig, key_class: int, known: frozenset[int], target: int, evenly: float
     ) -> float | None:
         """The share of the target's rows that have the key which the known inputs have in common; None where no sample
@@ -85,18 +85,18 @@ class Samples:
         """
         if not {*known, target} <= set(self.by_input):
             return None
-        together, hits = self._together(config, key_class, known | {target})
+        together, hits = self._measure_key_match(config, key_class, known | {target})
         if hits >= ENOUGH_HITS:
-            return together / self._together(config, key_class, known)[0]
+            return together / self._measure_key_match(config, key_class, known)[0]
         if (
             len(known) > 1
         ):  # three rare keys hardly ever meet in a sample; the pair that matches most often is known better
-            pairs = [self.matching(config, key_class, frozenset({i}), target, evenly) for i in known]
+            pairs = [self.estimate_key_match_share(config, key_class, frozenset({i}), target, evenly) for i in known]
             return max((each for each in pairs if each is not None), default=None)
         pairs_seen = len(self.by_input[target].pane) * len(self.by_input[next(iter(known))].pane)
         return max(hits, 0.5) / pairs_seen if pairs_seen * evenly >= ENOUGH_HITS else None
 
-    def holding(self, config: JoinConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
+    def estimate_selectivity(self, config: JoinConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
         """How often a predicate over several inputs holds where the given ones do, for rows as far apart as a result
         allows.
 
@@ -105,7 +105,7 @@ class Samples:
         numbers = sorted(config.aliases[alias] for alias in sources_of(check))
         if not numbers or any(i not in self.by_input or not len(self.by_input[i].pane) for i in numbers):
             return None
-        rows = self._tried(config, numbers)
+        rows = self._draw_combinations(config, numbers)
 
         def column(wanted: Column) -> pa.Array:
             if wanted.source is None:
@@ -118,7 +118,7 @@ class Samples:
         ).keep  # errors count on results only, which these combinations need not be
         return measure_selectivity(maybe_true((check,), column, SAMPLE_COMBINATIONS).keep[left])
 
-    def _tried(self, config: JoinConfig, numbers: list[int]) -> dict[int, Int64s]:
+    def _draw_combinations(self, config: JoinConfig, numbers: list[int]) -> dict[int, Int64s]:
         """Rows at random, those after the first at random inside the time bounds that the first one sets, where there
         are any.
         """
@@ -142,7 +142,7 @@ class Samples:
             rows[other] = rng.integers(low, high)
         return rows
 
-    def _together(self, config: JoinConfig, key_class: int, inputs: frozenset[int]) -> tuple[float, float]:
+    def _measure_key_match(self, config: JoinConfig, key_class: int, inputs: frozenset[int]) -> tuple[float, float]:
         """The share of combinations of one row each that have the same key, and how many of the samples' combinations
         that were.
         """

@@ -40,7 +40,7 @@ class PlanSearch:
     profile: Profile
     budget: Budget
     plans: tuple[Plan, ...] = ()
-    found: tuple[CostedPlan, ...] = ()
+    costed: tuple[CostedPlan, ...] = ()
     trace: tuple[str, ...] = ()
 
     def with_plans(self, plans: Iterator[Plan] | list[Plan]) -> PlanSearch:
@@ -90,7 +90,7 @@ def join_trees(search: PlanSearch) -> PlanSearch:
     """The best tree of two-input joins, bushy ones included; selections stand below every join."""
     if len(search.config.inputs) < 3:
         return search
-    return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best())])
+    return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best_tree())])
 
 
 def share_out_buckets(search: PlanSearch) -> PlanSearch:
@@ -122,7 +122,7 @@ def predict_costs(search: PlanSearch) -> PlanSearch:
     """
     configs = _configs(search.bound)
     found = (cost_plan(search.config, search.workload, search.profile, plan) for plan in search.plans)
-    return replace(search, found=tuple(each for each in found if _can_run(configs, each.plan)))
+    return replace(search, costed=tuple(each for each in found if _can_run(configs, each.plan)))
 
 
 def cheapest_first(search: PlanSearch) -> PlanSearch:
@@ -135,7 +135,7 @@ def cheapest_first(search: PlanSearch) -> PlanSearch:
         first, second = (cpu, memory) if search.budget.objective == "cpu" else (memory, cpu)
         return search.budget.shortfall(each.cost) is not None, first, second
 
-    return replace(search, found=tuple(sorted(search.found, key=rank)))
+    return replace(search, costed=tuple(sorted(search.costed, key=rank)))
 
 
 PROPOSING: tuple[Rule, ...] = (grouped_runs, nested_loops, hash_joins, indexed_windows, join_trees)
@@ -165,7 +165,7 @@ def rank_plans(
     bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, budget: Budget | None = None
 ) -> list[CostedPlan]:
     """All candidates with their costs, cheapest feasible first. Grouped runs always are one, so there is always a plan."""
-    return list(search_plans(bound, config, workload, profile, budget).found)
+    return list(search_plans(bound, config, workload, profile, budget).costed)
 
 
 def list_open_plans(bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
@@ -184,10 +184,10 @@ def _find_violation(before: PlanSearch, after: PlanSearch) -> str | None:
     strangers = [plan for plan in after.plans if not {alias for alias, _ in plan.indexes} <= set(after.config.aliases)]
     nonsense = [
         each
-        for each in after.found
+        for each in after.costed
         if not (0 <= each.cost.cpu_per_s < math.inf and 0 <= each.cost.state_bytes < math.inf)
     ]
-    lost = bool(before.found) and sorted(map(id, after.found)) != sorted(map(id, before.found))
+    lost = bool(before.costed) and sorted(map(id, after.costed)) != sorted(map(id, before.costed))
     found = {
         "changed the question it is to answer": not same,
         "left no plan": bool(before.plans) and not after.plans,
@@ -200,9 +200,9 @@ def _find_violation(before: PlanSearch, after: PlanSearch) -> str | None:
 
 def _describe_rule(rule: Rule, before: PlanSearch, after: PlanSearch) -> str:
     name = rule.__name__.replace("_", " ")
-    if after.found:
-        first = after.found[0]
-        return f"{name}: {len(after.found)} plans, first {first.plan.algorithm} at {first.cost.cpu_per_s:.3g} s per s"
+    if after.costed:
+        first = after.costed[0]
+        return f"{name}: {len(after.costed)} plans, first {first.plan.algorithm} at {first.cost.cpu_per_s:.3g} s per s"
     change = len(after.plans) - len(before.plans)
     return (
         f"{name}: {f'{change:+d} plans' if change else 'resized' if after.plans != before.plans else 'nothing to do'}"

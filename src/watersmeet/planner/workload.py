@@ -43,30 +43,30 @@ class ArrivalPattern:
         if not (0 < self.batch_s < math.inf and self.horizon_s >= self.batch_s):
             raise InternalError(f"batches of {self.batch_s} s for {self.horizon_s} s cannot be")
 
-    def past_s(self, reach_s: float) -> float:
+    def filled_window_s(self, reach_s: float) -> float:
         """Seconds of a window of `reach_s` that are behind a row when it arrives, on average: windows fill first.
 
-        >>> ArrivalPattern(batch_s=1, horizon_s=10).past_s(4), ArrivalPattern(batch_s=1, horizon_s=10).past_s(20)
+        >>> ArrivalPattern(batch_s=1, horizon_s=10).filled_window_s(4), ArrivalPattern(batch_s=1, horizon_s=10).filled_window_s(20)
         (3.2, 5.0)
         """
         if math.isinf(self.horizon_s):
             return reach_s
         return reach_s - reach_s**2 / (2 * self.horizon_s) if reach_s < self.horizon_s else self.horizon_s / 2
 
-    def old_s(self, reach_s: float) -> float:
+    def earlier_batches_s(self, reach_s: float) -> float:
         """Seconds of a window that lie in earlier batches, on average over the rows of a batch and over all batches.
 
-        >>> ArrivalPattern(batch_s=10, horizon_s=10).old_s(5), ArrivalPattern(batch_s=1).old_s(5)
+        >>> ArrivalPattern(batch_s=10, horizon_s=10).earlier_batches_s(5), ArrivalPattern(batch_s=1).earlier_batches_s(5)
         (0.0, 4.5)
         """
         inside = _sample_positions(self.batch_s)
         history = np.minimum(self._histories()[:, None] + inside, reach_s)
         return float(np.maximum(history - inside, 0).mean())
 
-    def new_s(self, back_s: float, ahead_s: float) -> float:
+    def same_batch_s(self, back_s: float, ahead_s: float) -> float:
         """Seconds inside a row's own batch that are at most so much before or after it, on average.
 
-        >>> ArrivalPattern(batch_s=10).new_s(2.5, 2.5), ArrivalPattern(batch_s=10).new_s(100, 100)
+        >>> ArrivalPattern(batch_s=10).same_batch_s(2.5, 2.5), ArrivalPattern(batch_s=10).same_batch_s(100, 100)
         (4.375, 10.0)
         """
         inside = _sample_positions(self.batch_s)
@@ -119,9 +119,9 @@ class Workload:
     """All inputs of a query, how their rows come, and how selective what joins them is."""
 
     inputs: tuple[InputEstimate, ...]
-    checks: tuple[ResidualPredicate, ...]
+    residuals: tuple[ResidualPredicate, ...]
     gaps_us: tuple[tuple[int, ...], ...]
-    arriving: ArrivalPattern = field(default_factory=ArrivalPattern)
+    arrivals: ArrivalPattern = field(default_factory=ArrivalPattern)
     samples: Samples = field(default_factory=Samples)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
     _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
@@ -134,7 +134,7 @@ class Workload:
     @property
     def residual(self) -> Estimate:
         """The share of combinations that the predicates no class covers let through."""
-        return derive(math.prod(each.share.value for each in self.checks), *(each.share for each in self.checks))
+        return derive(math.prod(each.share.value for each in self.residuals), *(each.share for each in self.residuals))
 
     def matches(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
@@ -169,18 +169,18 @@ class Workload:
     def _class_share(self, config: JoinConfig, key_class: int, providers: frozenset[int], target: int) -> float:
         fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
         evenly = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
-        seen = self.samples.matching(config, key_class, providers, target, evenly)
+        seen = self.samples.estimate_key_match_share(config, key_class, providers, target, evenly)
         return evenly if seen is None else seen
 
-    def passing(self, known: frozenset[int], target: int) -> float:
+    def residual_share(self, known: frozenset[int], target: int) -> float:
         """The share of combinations that pass the checks which become possible when the target joins the known inputs."""
         return math.prod(
-            each.share.value for each in self.checks if target in each.inputs and each.inputs <= known | {target}
+            each.share.value for each in self.residuals if target in each.inputs and each.inputs <= known | {target}
         )
 
-    def growth(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
+    def fanout(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Combinations with the target, per combination without."""
-        return self.matches(config, known, target) * self.passing(known, target)
+        return self.matches(config, known, target) * self.residual_share(known, target)
 
     def reachable_rows(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Rows of the target inside the time bounds that the known inputs leave of its window, when a row arrives."""
@@ -192,7 +192,7 @@ class Workload:
         each = self.inputs[number]
         if not config.inputs[number].is_stream or not each.kept_per_s.value:
             return each.held_rows.value
-        return each.kept_per_s.value * self.arriving.past_s(each.held_rows.value / each.kept_per_s.value)
+        return each.kept_per_s.value * self.arrivals.filled_window_s(each.held_rows.value / each.kept_per_s.value)
 
     def _reachable_from(self, config: JoinConfig, known: int, target: int) -> float:
         found = self._reach.get((known, target))
@@ -200,7 +200,7 @@ class Workload:
             each, gap_us = self.inputs[target], self.gaps_us[target][known]
             found = self.filled_rows(config, target)
             if config.inputs[target].is_stream and gap_us < FOREVER_US:
-                found = min(found, each.kept_per_s.value * self.arriving.past_s(length_to_seconds(gap_us)))
+                found = min(found, each.kept_per_s.value * self.arrivals.filled_window_s(length_to_seconds(gap_us)))
             self._reach[known, target] = found
         return found
 
@@ -210,15 +210,15 @@ def estimate_workload(
     config: JoinConfig,
     stats: Mapping[str, StreamStats],
     samples: Samples | None = None,
-    arriving: ArrivalPattern | None = None,
+    arrivals: ArrivalPattern | None = None,
 ) -> Workload:
     """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where
     there are any.
     """
-    samples, arriving = samples or Samples(), arriving or ArrivalPattern()
+    samples, arrivals = samples or Samples(), arrivals or ArrivalPattern()
     every_us = bound.query.every_us
     inputs = tuple(
-        _estimate_input(config, each, stats[each.name], samples, arriving, every_us) for each in config.inputs
+        _estimate_input(config, each, stats[each.name], samples, arrivals, every_us) for each in config.inputs
     )
 
     def distinct(column: Column) -> Estimate:
@@ -234,10 +234,12 @@ def estimate_workload(
         )  # two halves of a band are not independent
         checks.append(
             ResidualPredicate(
-                check, inputs_read, samples.holding(config, check, given) or estimate_selectivity(check, distinct)
+                check,
+                inputs_read,
+                samples.estimate_selectivity(config, check, given) or estimate_selectivity(check, distinct),
             )
         )
-    return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
+    return Workload(inputs, tuple(checks), config.bounds.later_by_us, arrivals, samples)
 
 
 def _estimate_input(
@@ -245,17 +247,17 @@ def _estimate_input(
     source: JoinInput,
     stats: StreamStats,
     samples: Samples,
-    arriving: ArrivalPattern,
+    arrivals: ArrivalPattern,
     every_us: int | None,
 ) -> InputEstimate:
     share = Estimate(1.0, Provenance.DERIVED)
     if source.number in samples.by_input:
-        share = samples.by_input[source.number].passing
+        share = samples.by_input[source.number].residual_share
     elif source.selection is not None:
         share = estimate_selectivity(source.selection, lambda column: stats.distinct[column.name])
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
     kept = derive(rate.value * share.value, rate, share)
-    held = _estimate_held_rows(source, kept, share, stats, arriving, every_us)
+    held = _estimate_held_rows(source, kept, share, stats, arrivals, every_us)
     return InputEstimate(
         source.alias,
         rate,
@@ -271,12 +273,12 @@ def _estimate_held_rows(
     kept: Estimate,
     share: Estimate,
     stats: StreamStats,
-    arriving: ArrivalPattern,
+    arrivals: ArrivalPattern,
     every_us: int | None,
 ) -> Estimate:
     """Rows in a full window; no more than come at all."""
     steady = _estimate_steady_rows(source, kept, share, stats, every_us)
-    most = kept.value * arriving.horizon_s if source.is_stream else math.inf
+    most = kept.value * arrivals.horizon_s if source.is_stream else math.inf
     return steady if steady.value <= most else derive(most, steady, note="no more than the rows at hand")
 
 

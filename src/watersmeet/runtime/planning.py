@@ -378,9 +378,9 @@ def explain_sample(
         all_plans=all_plans,
         engine=engine,
         samples=_draw_samples(config, sample, declared_stats),
-        arriving=arriving or sample.arrival_pattern(),
+        arrivals=arriving or sample.arrival_pattern(),
         reason=reason,
-        wishes=wishes,
+        policy=wishes,
         shuffle=shuffle,
     )
 

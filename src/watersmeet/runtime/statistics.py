@@ -40,7 +40,7 @@ _TEXT_FUNCTIONS = (
 def fill_missing_stats(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, StreamStats]:
     """Return statistics by source name, checked against the schemas, with missing values assumed and marked as such."""
     return {
-        each.schema.name: known[each.schema.name].checked_against(each.schema).with_assumptions(each.schema)
+        each.schema.name: known[each.schema.name].check_columns(each.schema).with_assumptions(each.schema)
         for each in bound.sources
     }
 

@@ -59,7 +59,7 @@ class StreamStats:
         """Every column anything is known of."""
         return tuple(dict.fromkeys((*self.distinct, *self.hot_share, *self.null_share)))
 
-    def checked_against(self, schema: SourceSchema) -> StreamStats:
+    def check_columns(self, schema: SourceSchema) -> StreamStats:
         """The same statistics, if the source has every column they speak of."""
         unknown = [column for column in self.columns if column not in schema.fields.names]
         if unknown:
@@ -75,7 +75,7 @@ class StreamStats:
         A row's size comes from its Arrow types, distinct values are 200 per column but no more than the type has or
         than the rows of the window, and all values are equally frequent. What is declared or measured stays.
         """
-        self.checked_against(schema)
+        self.check_columns(schema)
         if window_rows is not None:
             check_number(window_rows, "the rows of a window")
         distinct = {

@@ -64,5 +64,5 @@ def test_a_file_that_is_no_benchmark_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_system_that_took_no_rows_is_no_finding() -> None:
-    with pytest.raises(WatersmeetError, match="took no rows"):
+    with pytest.raises(WatersmeetError, match="processed no rows"):
         SystemResult("flink", 0.0)

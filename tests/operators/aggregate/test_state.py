@@ -50,7 +50,7 @@ def test_a_run_goes_on_from_bytes() -> None:
 def test_bytes_of_another_query_are_refused() -> None:
     run = running()
     other = running("SELECT COUNT(*) AS n FROM a [LANDMARK]", ())
-    with pytest.raises(InputError, match="not of this query"):
+    with pytest.raises(InputError, match="belongs to a different query"):
         deserialize_state(other.config, serialize_state(run.state))
     with pytest.raises(InputError, match="damaged"):
         deserialize_state(run.config, serialize_state(run.state)[:-1] + b"?")

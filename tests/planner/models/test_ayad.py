@@ -161,7 +161,7 @@ def test_no_plan_changes_the_output_of_a_query() -> None:
     for count in (2, 3, 4, 5):
         query = random_query(rng, count)
         selectivity = 1.0
-        for tie in query.ties:
+        for tie in query.predicates:
             selectivity *= tie.selectivity
         expected = nway_output(query.sources, selectivity)
         plans = all_plans(query)
@@ -213,7 +213,7 @@ def test_many_sources_get_a_plan_that_covers_them_all_and_says_it_may_not_be_the
 
 
 def test_structures_of_the_third_paper_can_price_the_joins() -> None:
-    query = JoinQuery(example_1(0).sources, example_1(0).ties, cost_by_structure(PAPER_WEIGHTS))
+    query = JoinQuery(example_1(0).sources, example_1(0).predicates, cost_by_structure(PAPER_WEIGHTS))
     found = best_plan(query)
     assert found.feasible
     assert found.cost.cpu == pytest.approx(min(plan_cost(plan).cpu for plan in all_plans(query)))

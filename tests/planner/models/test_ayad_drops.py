@@ -80,18 +80,18 @@ def test_a_feasible_plan_drops_nothing() -> None:
 def test_a_stream_may_be_guaranteed_a_least_rate() -> None:
     plan = example_1_plans(0.05)["a"]
     assert shares(best_drops(plan)) == pytest.approx({"A": 0, "B": 0, "C": 20 / 70})
-    held = best_drops(plan, wishes=SheddingPolicy(least_rows_per_s={"A": 1}))
+    held = best_drops(plan, policy=SheddingPolicy(least_rows_per_s={"A": 1}))
     assert shares(held) == pytest.approx({"A": 0.1, "B": 0, "C": (20 - 6) / 70})
     assert held.cost.cpu == pytest.approx(1)
     with pytest.raises(PlanError, match="does not keep up even with the least"):
-        best_drops(plan, wishes=SheddingPolicy(least_rows_per_s={"A": 5, "B": 5}))
+        best_drops(plan, policy=SheddingPolicy(least_rows_per_s={"A": 5, "B": 5}))
     with pytest.raises(PlanError, match='"A" is to be kept at 11 rows per second, but brings only 10'):
-        best_drops(plan, wishes=SheddingPolicy(least_rows_per_s={"A": 11}))
+        best_drops(plan, policy=SheddingPolicy(least_rows_per_s={"A": 11}))
 
 
 def test_a_weight_makes_a_stream_more_important_than_its_output() -> None:
     plan = example_1_plans(0.05)["a"]
-    favoured = best_drops(plan, wishes=SheddingPolicy(weights={"A": 10}))
+    favoured = best_drops(plan, policy=SheddingPolicy(weights={"A": 10}))
     assert shares(favoured)["A"] == pytest.approx(20 / 60)
     assert shares(favoured)["C"] == 0
     assert favoured.output_rows_per_s < best_drops(plan).output_rows_per_s
@@ -230,10 +230,10 @@ def test_the_knapsack_takes_what_it_must_then_the_best_value() -> None:
 def test_wishes_for_strangers_and_mixed_weights_are_refused() -> None:
     plan = example_1_plans(0.05)["a"]
     with pytest.raises(PlanError, match="wishes for Z, which are no sources"):
-        best_drops(plan, wishes=SheddingPolicy(weights={"Z": 2}))
+        best_drops(plan, policy=SheddingPolicy(weights={"Z": 2}))
     mixed = JoinNode(SourceNode("a", 10, window_s=10), SourceNode("b", 10, window_rows=10), 0.5, None, ROW, ROW)
     with pytest.raises(PlanError, match="not supported where count and time windows are mixed"):
-        best_drops(mixed, wishes=SheddingPolicy(weights={"a": 2}))
+        best_drops(mixed, policy=SheddingPolicy(weights={"a": 2}))
     with pytest.raises(PlanError, match="not linear"):
         source_coefficients(mixed)
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.queries import run_to_the_end
+from tests.spark.queries import run_available
 
 from .joins import DATA, Int64s, RealJoin, in_batches, kept, sorted_ids, stock, taxi, zeek
 
@@ -85,7 +85,7 @@ def test_spark_gives_it_file_by_file(
             pq.write_table(table, file)
             os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes the older file first
     followed = sources(join, {name: tmp_path / name for name in batches}, follow=True, files_per_batch=1)
-    run_to_the_end(wm.on_spark(join.query, followed, session=spark), tmp_path)
+    run_available(wm.on_spark(join.query, followed, session=spark), tmp_path)
     np.testing.assert_array_equal(sorted_ids(spark.read.parquet(str(tmp_path / "out")).toArrow()), answer)
 
 

@@ -62,7 +62,7 @@ def sum_measured_seconds(figures: Iterable[BatchMetrics], *, on_spark: bool) -> 
 def sum_predicted_seconds(about: Explanation, seconds: float, *, on_spark: bool) -> dict[str, float]:
     """Sum predicted CPU seconds for `seconds` of event time, by cost group."""
     totals: dict[str, float] = {}
-    for part in about.chosen.cost.parts:
+    for part in about.chosen.cost.operators:
         name = find_cost_group(part.name, on_spark=on_spark)
         totals[name] = totals.get(name, 0.0) + part.cpu_per_s * seconds
     return totals

@@ -191,9 +191,9 @@ def run_overload(demo: DemoContext) -> None:
         f"The join needs {format_cores(needed)}. Suppose the machine has only three quarters of that. "
         "Any of these would help:"
     )
-    for sentence in about.remedies.sentences() if about.remedies is not None else ():
+    for sentence in about.remedies.describe() if about.remedies is not None else ():
         demo.screen.print(f"  {sentence}", markup=False)
-    shedding = about.runnable(shed=True) or about.plan
+    shedding = about.choose_shedding_plan(shed=True) or about.plan
     kept, seen = demo.run(QUERY, shedding)
     here = demo.run_embedded(QUERY, shedding)
     ledger = json.loads((here.schema.metadata or {}).get(b"watersmeet", b"{}")).get("ledger", {})

@@ -1,1 +1,1 @@
-"""Aggregation sets over windows: the fourth paper's AS join and AS update, and what they stand on."""
+"""Aggregation sets over windows: the fourth paper's AS join and AS update, and the structures they use."""

@@ -1,7 +1,8 @@
-"""The flat arrays that aggregation kernels work on, grouped and named.
+"""Flat arrays that the aggregation kernels work on, grouped and named.
 
-An entry is what a probe meets: one row of a window, or, on an input that aggregates early, all rows that share join
-keys and every attribute that is read later. Entries of all inputs live side by side; numbers given back are used again.
+A probe finds entries. An entry is one row of a window. On an input that aggregates early, an entry is all rows that
+share the join keys and every attribute that is read later. The entries of all inputs share the same arrays. Numbers of
+removed entries are reused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NONE = -1
 
 
 class EntryChanges(NamedTuple):
-    """What happens to entries, by instant: rows more or less, and what that adds to their sums."""
+    """Changes of entries, by instant: rows added or removed, and the amounts added to the sums."""
 
     input: Int64s
     entry: Int64s
@@ -32,11 +33,10 @@ class EntryChanges(NamedTuple):
 
 
 class AggregationEntries(NamedTuple):
-    """Per entry: how many rows it stands for, its join keys by class, the codes its conditions read, its time, and its
-    sums.
+    """Entries: the number of rows, the join keys by class, the codes that conditions read, the time, and the sums.
 
-    A whole-number sum is kept modulo 2⁶⁴ beside its approximation: together they give the exact sum, however often it
-    wrapped. A sum of floats is a pair of doubles, side by side.
+    An integer sum is kept modulo 2⁶⁴ together with its approximation. Both together give the exact sum, however often
+    it wrapped. A sum of floats is a pair of doubles in adjacent columns.
     """
 
     rows: Int64s
@@ -49,8 +49,9 @@ class AggregationEntries(NamedTuple):
 
 
 class EntryDirectories(NamedTuple):
-    """Ways to find entries: each finds those of one input that agree in some key classes. A node is one combination of
-    keys.
+    """Hash directories of entries.
+
+    Each finds the entries of one input that agree in some key classes. A node is one combination of keys.
     """
 
     classes: Int64s  # 2-D: [directory, place], −1 where there are fewer
@@ -65,7 +66,7 @@ class EntryDirectories(NamedTuple):
 
 
 class AggregationSteps(NamedTuple):
-    """For each origin, which input is probed next, by which directory, with keys from which inputs."""
+    """Probe steps for each origin: the input to probe, the directory to use, and the inputs that provide the keys."""
 
     target: Int64s  # 2-D: [origin, step]
     directory: Int64s  # 2-D
@@ -73,7 +74,7 @@ class AggregationSteps(NamedTuple):
 
 
 class EntryConditions(NamedTuple):
-    """Comparisons between codes of two inputs, and the bounds between times (no rows where there are none)."""
+    """Comparisons between codes of two inputs, and bounds between times (an empty array if there are none)."""
 
     op: Int64s
     left: Int64s
@@ -84,7 +85,7 @@ class EntryConditions(NamedTuple):
 
 
 class AggregationColumns(NamedTuple):
-    """For each column of the result its owner (−1: computed elsewhere) and its place among the owner's columns."""
+    """Owner of each result column (−1: computed elsewhere), and its place among the owner's columns."""
 
     int_owner: Int64s
     int_place: Int64s
@@ -95,20 +96,20 @@ class AggregationColumns(NamedTuple):
 
 
 class AggregationCursors(NamedTuple):
-    """Where the loops stand, so that a full output can be emptied in the middle of them."""
+    """Position of the loops, so the caller can empty a full output in the middle of them."""
 
     chosen: Int64s
     cursor: Int64s
     clock: Int64s
 
 
-# Places of the loops' clock: the next change, the level of its loops (−1: not begun), whether that level is just being
+# Places of the loops' clock: the next change, the level of its loops (−1: not started), whether that level is just being
 # opened.
 NEXT, LEVEL, OPENING = 0, 1, 2
 
 
 class JoinedResults(NamedTuple):
-    """Room for results: the change each comes from, the entry of every input, what it adds."""
+    """Room for results: the change each comes from, the entry of every input, and the amounts it adds."""
 
     change: Int64s
     met: Int64s  # 2-D
@@ -118,16 +119,16 @@ class JoinedResults(NamedTuple):
 
 
 class AggregationCounters(NamedTuple):
-    """What was done, by origin and target: probes, and entries that passed."""
+    """Work by origin and target: probes, and entries that passed."""
 
     probes: Int64s  # 2-D
     touched: Int64s  # 2-D
 
 
 class AggregationSet(NamedTuple):
-    """An aggregation set: per group its sums, the sums it had when last shown, and whether it changed since.
+    """An aggregation set: per group its sums, the sums last emitted, and whether it changed since.
 
-    Column 0 of the whole numbers is COUNT(*).
+    Column 0 of the integers is COUNT(*).
     """
 
     ints: Int64s  # 2-D
@@ -141,12 +142,12 @@ class AggregationSet(NamedTuple):
     clock: Int64s
 
 
-# Places of a result's clock: how many groups are dirty, and the instant that is under way (−1: none).
+# Places of a result's clock: how many groups are dirty, and the open instant (−1: none).
 DIRTY, OPEN = 0, 1
 
 
 class EmittedGroups(NamedTuple):
-    """Room for what instants show: instant and group, the group's sums, and those shown before."""
+    """Room for emitted groups: instant and group, the group's sums, and the sums emitted before."""
 
     instant: Int64s
     group: Int64s

@@ -1,12 +1,15 @@
-"""The AS join: each change of a window meets the entries of all other inputs, and every meeting is one signed result.
+"""The AS join: each change of a window joins the entries of all other inputs, and every match is one signed result.
 
-Changes come one at a time, so after each of them the results so far sum up to the aggregate of the join of the windows
-as they stand: nothing is ever computed from a whole window. An entry of an input that aggregates early stands for many
-rows; what a result says of the others is then multiplied by their number. This is the coalescing property: f(c, a) =
-a·c for SUM and c for COUNT.
+Changes are applied one at a time. After each of them, the results so far sum up to the aggregate of the join of the
+current windows. So nothing is ever computed from a whole window. An entry of an input that aggregates early stands for
+many rows; a result multiplies the amounts of the other inputs by their number. This is the coalescing property: f(c, a)
+= a·c for SUM and c for COUNT.
 
-The loops allocate nothing and are one function, their pieces written into them, so that no references have to be
-counted.
+`net_changes` aggregates changes early: all rows that enter and leave an entry at one instant are one change. A window's
+content between two instants is never emitted, so only the difference counts. A change then costs as much as its entry's
+matches, once per instant, however many rows it combines.
+
+The loops allocate nothing and all their subroutines are inlined, so they count no references.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definitions 5 and 6,
 Figure 5.
@@ -66,12 +69,11 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     out: JoinedResults,
     joins: bool,
 ) -> int:
-    """Lets changes happen until all have or `out` is full of results; returns how many it found. The next call goes on
-    in the loops.
+    """Apply changes until all are applied or `out` is full of results; return the number of results.
 
-    Per result: its change, the entry of every input, and what it adds to the whole-number columns (the first is
-    COUNT(*)), to their approximations, and to the sums of floats. With `joins` false the entries are kept up and
-    nothing is looked up.
+    The next call continues inside the loops. A result has its change, the entry of every input, and the amounts it
+    adds: to the integer columns (the first is COUNT(*)), to their approximations, and to the sums of floats. With
+    `joins` false, the entries are updated and nothing is probed.
     """
     change_input, change_entry, change_rows = changes.input, changes.entry, changes.rows
     change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
@@ -189,7 +191,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                         value = others * change_ints[at, int_place[column]]
                     elif owner != NONE:
                         value = (
-                            weight * _rows_besides(rows, chosen, origin, owner) * sums[chosen[owner], int_place[column]]
+                            weight
+                            * _count_other_rows(rows, chosen, origin, owner)
+                            * sums[chosen[owner], int_place[column]]
                         )
                     out_ints[found, column + 1] = value
                 for column in range(approx_owner.size):
@@ -198,7 +202,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     if owner == origin:
                         about = float(others) * change_approx[at, approx_place[column]]
                     elif owner != NONE:
-                        factor = float(weight * _rows_besides(rows, chosen, origin, owner))
+                        factor = float(weight * _count_other_rows(rows, chosen, origin, owner))
                         about = factor * approx[chosen[owner], approx_place[column]]
                     out_approx[found, column] = about
                 for column in range(pair_owner.size):
@@ -207,7 +211,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     if owner == origin:
                         high, low = scale_pair(change_pairs[at, place], change_pairs[at, place + 1], float(others))
                     elif owner != NONE:
-                        factor = float(weight * _rows_besides(rows, chosen, origin, owner))
+                        factor = float(weight * _count_other_rows(rows, chosen, origin, owner))
                         high, low = scale_pair(pairs[chosen[owner], place], pairs[chosen[owner], place + 1], factor)
                     out_pairs[found, 2 * column] = high
                     out_pairs[found, 2 * column + 1] = low
@@ -244,12 +248,11 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
 def as_join_definition(
     changes: Sequence[tuple[int, int, int, int]], inputs: int, matches: Callable[[tuple[int, ...]], bool]
 ) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:
-    """The law: a change of an entry meets every choice of one entry of each other input that has rows at that time and
-    that it matches.
+    """Join each change of an entry with every matching choice of one entry per other input that has rows then: the law.
 
-    A change is its input, its entry, the rows it adds or takes, and what it adds to the entry's sum of some measure. A
-    result is its change, the entries it is made of, by input, its number of rows, and the sum of each input's measure
-    over those rows: the number of rows of all other inputs times the input's own sum.
+    A change is its input, its entry, the rows it adds or removes, and the amount it adds to the entry's sum of some
+    measure. A result is its change, its entries by input, its number of rows, and the sum of each input's measure over
+    those rows. Such a sum is the number of rows of all other inputs times the input's own sum.
 
     >>> matches = lambda entries: True
     >>> as_join_definition([(0, 7, 2, 50), (1, 9, 3, 4)], 2, matches)
@@ -271,7 +274,7 @@ def as_join_definition(
 
 
 @inlined_subroutine
-def _rows_besides(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
+def _count_other_rows(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
     product = 1
     for number in range(chosen.size):
         if number != origin and number != owner:  # noqa: PLR1714 # not a tuple: Numba would make one
@@ -292,7 +295,10 @@ def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be 
     target: int,
     chosen: Int64s,
 ) -> bool:
-    """Whether the target's entry fits the entries chosen so far: comparisons between codes, and bounds between times."""
+    """Return whether the target's entry fits the entries chosen so far, beyond equal keys.
+
+    It checks comparisons between codes and bounds between times.
+    """
     fits = True
     for each in range(op.size):
         one, two = left[each], right[each]
@@ -325,10 +331,10 @@ def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be 
 
 @kernel(CHANGES, OUT_INT64, allocates=False)
 def net_changes(changes: EntryChanges, place_of: NDArray[np.int64]) -> int:
-    """Adds the changes of one entry at one instant together, in place; returns how many are left. They come by instant.
+    """Add the changes of one entry at one instant together, in place; return how many remain. Changes are sorted by
+    instant.
 
-    `place_of` has a place per entry. What stands there from before does no harm: a place counts only where the entry
-    itself stands.
+    `place_of` has a place per entry. Values from earlier calls do no harm: a place counts only where the same entry is.
     """
     change_input, entry, rows = changes.input, changes.entry, changes.rows
     ints, approx, pairs, instant = changes.ints, changes.approx, changes.pairs, changes.instant
@@ -361,7 +367,7 @@ def net_changes(changes: EntryChanges, place_of: NDArray[np.int64]) -> int:
 
 
 def net_changes_definition(changes: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
-    """The law, for rows alone: (instant, entry, rows) summed up by instant and entry.
+    """Sum (instant, entry, rows) by instant and entry: the law, for rows alone.
 
     >>> net_changes_definition([(0, 7, 1), (0, 7, -1), (1, 7, 1)])
     {(0, 7): 0, (1, 7): 1}

@@ -1,5 +1,5 @@
-"""The AS update of a query's aggregation set: signed results are added to their groups, and each instant shows the
-groups it changed.
+"""The AS update: add signed results to the groups of a query's aggregation set, and emit the changed groups per
+instant.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definition 4.
 """
@@ -29,14 +29,14 @@ def as_update(  # one loop: see `as_join`
     start: int,
     closing: int,
 ) -> tuple[int, int]:
-    """Adds results, which come by instant, to their groups, from `start` on; returns the next one and how many groups
-    `out` shows.
+    """Add results, sorted by instant, to their groups from `start` on; return the next result and the groups emitted.
 
-    When an instant is over, the groups that changed since they were last shown are shown. The last instant stays open
-    unless `closing` is its number (or any, where nothing came); −1 leaves it open. A result number one beyond the last
-    says that everything is done; `out` has room for all groups, and a call ends before it would overflow.
+    At the end of an instant, the groups that changed since they were last emitted are emitted. The last instant stays
+    open unless `closing` is its number (or any number, if there were no results); −1 leaves it open. A result number
+    one beyond the last means that everything is done. `out` has room for all groups, and a call ends before it would
+    overflow.
 
-    A group of no rows has sums that are exactly nothing, so rounding never outlives a group.
+    A group of no rows has sums that are exactly zero, so rounding never outlives a group.
     """
     to_ints, to_approx, to_pairs = result.ints, result.approx, result.pairs
     old_ints, old_approx, old_pairs = result.shown_ints, result.shown_approx, result.shown_pairs
@@ -97,11 +97,10 @@ def as_update(  # one loop: see `as_join`
 def as_update_definition(
     results: Sequence[tuple[int, int, int, int]],
 ) -> list[tuple[int, int, tuple[int, int], tuple[int, int]]]:
-    """The law: at the end of each instant, every group that any result was added to is shown, with its totals and those
-    shown before.
+    """Emit, at the end of each instant, every group that a result was added to: the law.
 
-    A result is its instant, its group, its rows and what it adds to a sum; totals are rows and sum. A group of no rows
-    has no sum.
+    Each is emitted with its totals and those emitted before. A result is its instant, its group, its rows and the
+    amount it adds to a sum; totals are rows and sum. A group of no rows has no sum.
 
     >>> as_update_definition([(0, 5, 2, 10), (0, 5, 1, 3), (4, 5, -3, -13)])
     [(0, 5, (3, 13), (0, 0)), (4, 5, (0, 0), (3, 13))]

@@ -1,7 +1,11 @@
-"""Directories of entries: the entries of one input with the same keys are a chain, and a hash table leads to its first.
+"""Hash directories of entries and of rows of words.
 
-Entries come first into their chain, and leave it from anywhere. The functions are written into the loops of the AS
+The entries of one input with the same keys form a chain, and an open-addressing hash table leads to the first. Entries
+are added at the front of their chain and removed from anywhere. These functions are inlined into the loops of the AS
 join, which allocate nothing.
+
+Interning gives rows of int64 words dense numbers 0, 1, 2, … in order of first appearance; equal rows share one. The
+directory compares rows word by word. So equal numbers mean equal rows, and nothing has to be rechecked.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ def find_first_entry(
     places: int,
     mask: int,
 ) -> int:
-    """The first entry of the step's target whose keys are those of the entries chosen so far."""
+    """Return the first entry of the step's target whose keys are those of the entries chosen so far."""
     bits = np.uint64(0)
     for place in range(places):
         key_class = classes[directory, place]
@@ -71,7 +75,7 @@ def link_entry(
     places: int,
     mask: int,
 ) -> None:
-    """Puts the entry first among those of its keys; their node is made when there is none."""
+    """Add the entry at the front of the chain of its keys; create their node if there is none."""
     bits = np.uint64(0)
     for part in range(places):
         key_class = classes[directory, part]
@@ -127,7 +131,7 @@ def unlink_entry(
 
 @kernel(DIRECTORIES)
 def rehash_nodes(directories: EntryDirectories) -> None:
-    """Fills larger directories with the nodes they have."""
+    """Fill larger directories with the existing nodes."""
     mask = directories.slots.shape[1] - 1
     for directory in range(directories.nodes.size):
         places = 0
@@ -147,8 +151,9 @@ def rehash_nodes(directories: EntryDirectories) -> None:
 def intern_words(
     words: NDArray[np.int64], slots: NDArray[np.int64], known: NDArray[np.int64], used: int
 ) -> tuple[NDArray[np.int64], int]:
-    """The number of each row of words, and how many rows are known then; `slots` (a power of two) and `known` have room
-    for all.
+    """Return the number of each row of words, and how many rows are known then.
+
+    `slots` (a power of two) and `known` have room for all.
     """
     numbers = np.empty(words.shape[0], np.int64)
     for row in range(words.shape[0]):
@@ -163,7 +168,7 @@ def intern_words(
 
 
 def intern_words_definition(known: dict[tuple[int, ...], int], words: list[tuple[int, ...]]) -> list[int]:
-    """The law of `intern_words`.
+    """Number rows of words in order of first appearance: the law of `intern_words`.
 
     >>> intern_words_definition({}, [(7, 1), (7, 2), (7, 1)])
     [0, 1, 0]
@@ -173,7 +178,7 @@ def intern_words_definition(known: dict[tuple[int, ...], int], words: list[tuple
 
 @kernel(OUT_INT64_2D, INT, OUT_INT64)
 def rehash_words(known: NDArray[np.int64], used: int, slots: NDArray[np.int64]) -> None:
-    """Fills a larger directory with the rows known so far."""
+    """Fill a larger directory with the rows known so far."""
     slots[:] = NONE
     for row in range(used):
         slots[find_slot(known, row, slots, known)] = row
@@ -181,19 +186,19 @@ def rehash_words(known: NDArray[np.int64], used: int, slots: NDArray[np.int64]) 
 
 @subroutine
 def find_slot(words: NDArray[np.int64], row: int, slots: NDArray[np.int64], known: NDArray[np.int64]) -> int:
-    """Where the number of this row of words stands, or the free slot where it would."""
+    """Return the slot that holds the number of this row of words, or the free slot for it."""
     bits = np.uint64(0)
     for word in range(words.shape[1]):
         bits = mix_bits(np.int64(bits ^ np.uint64(words[row, word])))
     mask = slots.size - 1
     slot = np.int64(bits & np.uint64(mask))
-    while slots[slot] != NONE and not _same_row(words, row, known, slots[slot]):
+    while slots[slot] != NONE and not _is_same_row(words, row, known, slots[slot]):
         slot = (slot + 1) & mask
     return slot  # type: ignore[return-value] # numba's int
 
 
 @subroutine
-def _same_row(words: NDArray[np.int64], row: int, known: NDArray[np.int64], number: int) -> bool:
+def _is_same_row(words: NDArray[np.int64], row: int, known: NDArray[np.int64], number: int) -> bool:
     for word in range(words.shape[1]):  # noqa: SIM110 # all() of a generator is not Numba
         if words[row, word] != known[number, word]:
             return False

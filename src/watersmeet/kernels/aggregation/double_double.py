@@ -1,7 +1,7 @@
 """Sums of floats that do not drift: a pair (high, low) of doubles holds about 106 bits.
 
-Adding a number and taking it away again leaves what was there before, to within 2⁻¹⁰⁴ of the largest sum on the way;
-sums of numbers that together span less than 106 bits are exact, whatever the order.
+Adding a number and subtracting it again restores the sum to within 2⁻¹⁰⁴ of the largest intermediate sum. Sums of
+numbers that together span less than 106 bits are exact in any order.
 
 References: Dekker, "A floating-point technique for extending the available precision", 1971; Knuth, TAOCP 2, section
 4.2.2.
@@ -14,7 +14,7 @@ from watersmeet.kernels.compile import subroutine
 
 @subroutine
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """The rounded sum and what rounding lost: together exactly a + b."""
+    """Return the rounded sum and its rounding error: together exactly a + b."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
@@ -30,7 +30,7 @@ def add_pair(high: float, low: float, more_high: float, more_low: float) -> tupl
 
 @subroutine
 def scale_pair(high: float, low: float, factor: float) -> tuple[float, float]:
-    """A pair times a whole number: the product of the high part is split exactly, by halves of 26 bits."""
+    """Multiply a pair by an integer. The product of the high part is split exactly, by halves of 26 bits."""
     product = high * factor
     lost = product_error(high, factor, product)
     return two_sum(product, lost + low * factor)  # type: ignore[no-any-return] # a piece is Numba's
@@ -38,7 +38,7 @@ def scale_pair(high: float, low: float, factor: float) -> tuple[float, float]:
 
 @subroutine
 def product_error(a: float, b: float, product: float) -> float:
-    """What rounding lost of a · b."""
+    """Return the rounding error of a · b."""
     if abs(a) > 1e290 or abs(b) > 1e290:
         return 0.0  # splitting would overflow
     spread = a * 134217729.0  # 2²⁷ + 1

@@ -1,7 +1,7 @@
 """MIN and MAX under expiry: per group a pairing heap over the distinct values it holds, with their multiplicities.
 
-A value that comes again only raises its multiplicity; one whose multiplicity falls to zero stays where it is until it
-reaches the root and is asked for. So a row costs an amortised logarithm of the distinct values of its group, and no
+A value that comes again only raises its multiplicity. A value whose multiplicity falls to zero stays in place until it
+reaches the root and is queried. So a row costs an amortised logarithm of the distinct values of its group, and no
 window is ever searched.
 
 References: Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap", 1986.
@@ -22,21 +22,21 @@ def first_values(
     instants: NDArray[np.int64],
     nodes: NDArray[np.int64],
     weights: NDArray[np.int64],
-    asked_instants: NDArray[np.int64],
-    asked_groups: NDArray[np.int64],
+    queried_instants: NDArray[np.int64],
+    queried_groups: NDArray[np.int64],
     heaps: PairingHeaps,
 ) -> Int64s:
-    """Adds values (`nodes`, −1 for none) with their signed multiplicities to their groups, by instant.
+    """Add values (`nodes`, −1 for none) with their signed multiplicities to their groups, by instant.
 
-    Returns, for each group asked for at the end of an instant (asked by instant too), the node of its first value, or
-    −1.
+    Return, for each group queried at the end of an instant, the node of its first value, or −1. Queries are sorted by
+    instant, too.
     """
-    answers = np.empty(asked_groups.size, np.int64)
-    answered = 0
+    answers = np.empty(queried_groups.size, np.int64)
+    queries_done = 0
     for at in range(groups.size):
-        while answered < asked_groups.size and asked_instants[answered] < instants[at]:
-            answers[answered] = _first(heaps, asked_groups[answered])
-            answered += 1
+        while queries_done < queried_groups.size and queried_instants[queries_done] < instants[at]:
+            answers[queries_done] = _find_first(heaps, queried_groups[queries_done])
+            queries_done += 1
         node = nodes[at]
         if node == NONE:
             continue
@@ -46,14 +46,14 @@ def first_values(
             heaps.child[node] = NONE
             heaps.sibling[node] = NONE
             heaps.root[groups[at]] = _meld(heaps, heaps.root[groups[at]], node)
-    while answered < asked_groups.size:
-        answers[answered] = _first(heaps, asked_groups[answered])
-        answered += 1
+    while queries_done < queried_groups.size:
+        answers[queries_done] = _find_first(heaps, queried_groups[queries_done])
+        queries_done += 1
     return answers
 
 
 def first_values_definition(held: dict[int, int]) -> int | None:
-    """The law: the smallest value whose multiplicity is not zero.
+    """Return the smallest value whose multiplicity is not zero: the law.
 
     >>> first_values_definition({3: 0, 5: 2, 9: 1})
     5
@@ -62,11 +62,11 @@ def first_values_definition(held: dict[int, int]) -> int | None:
 
 
 @subroutine
-def _first(heaps: PairingHeaps, group: int) -> int:
+def _find_first(heaps: PairingHeaps, group: int) -> int:
     root = heaps.root[group]
     while root != NONE and heaps.held[root] == 0:
         heaps.in_heap[root] = False
-        root = _joined(heaps, heaps.child[root])
+        root = _meld_children(heaps, heaps.child[root])
     heaps.root[group] = root
     return root  # type: ignore[no-any-return] # numba's int
 
@@ -85,8 +85,8 @@ def _meld(heaps: PairingHeaps, a: int, b: int) -> int:
 
 
 @subroutine
-def _joined(heaps: PairingHeaps, first: int) -> int:
-    """One heap out of the children of a root that is gone: melded in pairs, then the pairs from last to first."""
+def _meld_children(heaps: PairingHeaps, first: int) -> int:
+    """Meld the children of a removed root into one heap: in pairs, then the pairs from last to first."""
     pairs = NONE
     while first != NONE:
         second = heaps.sibling[first]

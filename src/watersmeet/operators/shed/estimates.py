@@ -84,7 +84,7 @@ class SampledJoin:
 
     >>> rows = np.array([1, 1, 2])
     >>> sampled = SampledJoin(np.zeros(3, np.int64), 1, (SampledInput("a", 0.5, rows),))
-    >>> count = sampled.count()
+    >>> count = sampled.estimate_count()
     >>> count.values.tolist(), round(float(count.stderrs[0]) ** 2, 6)
     ([6.0], 10.0)
     """

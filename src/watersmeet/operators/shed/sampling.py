@@ -31,7 +31,7 @@ class DropBox:
     """A sampler that keeps the share `keep` of a stream's rows.
 
     >>> box = DropBox("bids", keep=0.5)
-    >>> int(box.keeps(pa.table({"id": range(10_000)})).sum())
+    >>> int(box.select_kept(pa.table({"id": range(10_000)})).sum())
     5043
     """
 

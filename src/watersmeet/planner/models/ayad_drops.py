@@ -84,7 +84,7 @@ def source_coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
 
 
 def best_drops(
-    plan: PlanNode, budget: RowBudget | None = None, wishes: SheddingPolicy = DEFAULT_POLICY
+    plan: PlanNode, budget: RowBudget | None = None, policy: SheddingPolicy = DEFAULT_POLICY
 ) -> ApproximatePlan:
     """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates
     exceed.
@@ -97,24 +97,24 @@ def best_drops(
 
     References: Ayad, Naughton, eq. 29 and remarks 1 to 3 of section 5.2.
     """
-    allowed, least = budget or RowBudget(), _least_shares(plan, wishes)
+    allowed, least = budget or RowBudget(), _least_shares(plan, policy)
     if not allowed.holds(plan_cost(plan, least)):
         raise PlanError(
             "the plan does not keep up even with the least that must be kept", hint=f"the plan: {plan_text(plan)}"
         )
     timed = [source.window_rows is None for source in sources_of(plan)]
-    if wishes.weights and any(timed) and not all(timed):
+    if policy.weights and any(timed) and not all(timed):
         raise PlanError("weights of streams are not supported where count and time windows are mixed")
     shares = (
         best_time_window_shares(plan, allowed, least)
         if any(timed)
-        else _knapsack_shares(plan, allowed.cpu, least, wishes)
+        else _knapsack_shares(plan, allowed.cpu, least, policy)
     )
     return ApproximatePlan(plan, tuple(shares.items()), plan_cost(plan, shares))
 
 
 def best_approximation(
-    query: JoinQuery, budget: RowBudget | None = None, wishes: SheddingPolicy = DEFAULT_POLICY
+    query: JoinQuery, budget: RowBudget | None = None, policy: SheddingPolicy = DEFAULT_POLICY
 ) -> ApproximatePlan:
     """The plan that puts out the most with its drop boxes; among equals the one that costs less.
 
@@ -126,8 +126,8 @@ def best_approximation(
     allowed = budget or RowBudget()
     timed = any(source.window_rows is None for source in query.sources)
     few = len(query.sources) <= (MOST_THINNED if timed else MOST_LISTED)
-    plans = all_plans(query) if few else _list_promising_plans(query, allowed, wishes)
-    found = [each for plan in plans if (each := _find_drops(plan, allowed, wishes)) is not None]
+    plans = all_plans(query) if few else _list_promising_plans(query, allowed, policy)
+    found = [each for plan in plans if (each := _find_drops(plan, allowed, policy)) is not None]
     if not found:
         raise PlanError(
             "no plan looked at has the memory for its windows and the time for the least rates that are demanded"
@@ -150,35 +150,35 @@ def filter_share(costs_per_s: Sequence[float], cpu: float = 1.0) -> float:
 
 
 def _knapsack_shares(
-    plan: PlanNode, cpu: float, least: Mapping[str, float], wishes: SheddingPolicy
+    plan: PlanNode, cpu: float, least: Mapping[str, float], policy: SheddingPolicy
 ) -> dict[str, float]:
     known = source_coefficients(plan)
     items = [
-        KnapsackItem(gain * wishes.weights.get(name, 1.0), cost, least[name]) for name, (gain, cost) in known.items()
+        KnapsackItem(gain * policy.weights.get(name, 1.0), cost, least[name]) for name, (gain, cost) in known.items()
     ]
     return dict(zip(known, continuous_knapsack(items, cpu), strict=True))
 
 
-def _least_shares(plan: PlanNode, wishes: SheddingPolicy) -> dict[str, float]:
+def _least_shares(plan: PlanNode, policy: SheddingPolicy) -> dict[str, float]:
     rates = {source.name: source.rows_per_s for source in sources_of(plan)}
-    named = {*wishes.least_rows_per_s, *wishes.weights}
+    named = {*policy.least_rows_per_s, *policy.weights}
     if strangers := sorted(named - set(rates)):
         raise PlanError(
-            f"wishes for {listing(strangers)}, which are no sources", hint=f"sources: {listing(list(rates))}"
+            f"policy for {listing(strangers)}, which are no sources", hint=f"sources: {listing(list(rates))}"
         )
-    for name, rate in wishes.least_rows_per_s.items():
+    for name, rate in policy.least_rows_per_s.items():
         if rate > rates[name]:
             raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
-    return {name: wishes.least_rows_per_s.get(name, 0.0) / rate for name, rate in rates.items()}
+    return {name: policy.least_rows_per_s.get(name, 0.0) / rate for name, rate in rates.items()}
 
 
-def _find_drops(plan: PlanNode, budget: RowBudget, wishes: SheddingPolicy) -> ApproximatePlan | None:
+def _find_drops(plan: PlanNode, budget: RowBudget, policy: SheddingPolicy) -> ApproximatePlan | None:
     """None where this plan cannot even keep the least that must be kept; another may."""
-    least = plan_cost(plan, _least_shares(plan, wishes))
-    return best_drops(plan, budget, wishes) if budget.holds(least) else None
+    least = plan_cost(plan, _least_shares(plan, policy))
+    return best_drops(plan, budget, policy) if budget.holds(least) else None
 
 
-def _list_promising_plans(query: JoinQuery, budget: RowBudget, wishes: SheddingPolicy) -> list[PlanNode]:
+def _list_promising_plans(query: JoinQuery, budget: RowBudget, policy: SheddingPolicy) -> list[PlanNode]:
     """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two
     sources favoured.
     """
@@ -192,7 +192,7 @@ def _list_promising_plans(query: JoinQuery, budget: RowBudget, wishes: SheddingP
             if plan in met:
                 break
             met[plan] = None
-            found = _find_drops(plan, budget, wishes)
+            found = _find_drops(plan, budget, policy)
             kept = dict(found.kept) if found is not None else kept
     return list(met)
 

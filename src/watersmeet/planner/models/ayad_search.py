@@ -113,7 +113,7 @@ class JoinQuery:
     """
 
     sources: tuple[SourceNode, ...]
-    ties: tuple[JoinPredicate, ...]
+    predicates: tuple[JoinPredicate, ...]
     join_costs: JoinCosts
     filters: tuple[SourceFilter, ...] = ()
 
@@ -121,7 +121,9 @@ class JoinQuery:
         names = [source.name for source in self.sources]
         if not names or len(set(names)) != len(names):
             raise PlanError(f"a query needs sources of different names, got {listing(names)}")
-        named = [name for tie in self.ties for name in (tie.left, tie.right)] + [each.source for each in self.filters]
+        named = [name for tie in self.predicates for name in (tie.left, tie.right)] + [
+            each.source for each in self.filters
+        ]
         if strangers := sorted(set(named) - set(names)):
             raise PlanError(
                 f"predicates on {listing(strangers)}, which are no sources", hint=f"sources: {listing(names)}"
@@ -134,9 +136,9 @@ class JoinQuery:
             plan = each.over(plan)
         return plan
 
-    def joined(self, left: PartialPlan, right: PartialPlan) -> JoinNode:
+    def join(self, left: PartialPlan, right: PartialPlan) -> JoinNode:
         """A join of two partial plans, under all predicates between them."""
-        between = [both for tie in self.ties if (both := tie.selectivities(left.names, right.names)) is not None]
+        between = [both for tie in self.predicates if (both := tie.selectivities(left.names, right.names)) is not None]
         from_left, from_right = math.prod(both[0] for both in between), math.prod(both[1] for both in between)
         costs = self.join_costs(left.cost.output, right.cost.output)
         return JoinNode(left.plan, right.plan, from_left, None if from_left == from_right else from_right, *costs)
@@ -265,7 +267,7 @@ def _cost_leaf(query: JoinQuery, source: SourceNode, kept: Mapping[str, float]) 
 
 
 def _join_plans(query: JoinQuery, left: PartialPlan, right: PartialPlan) -> PartialPlan:
-    plan = query.joined(left, right)
+    plan = query.join(left, right)
     return PartialPlan(left.names | right.names, plan, join_plan_cost(plan, left.cost, right.cost))
 
 

@@ -245,7 +245,7 @@ class AdaptivePlanner:
         if self.bound.is_aggregation:
             return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
         now = CostingContext(about.config, about.workload, about.profile, self.budget)
-        return now.pinned(self.plan, build_drop_boxes(self.bound, self.plan))
+        return now.cost_pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
     def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
         """Return whether to switch plans.

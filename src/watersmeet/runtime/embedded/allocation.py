@@ -111,7 +111,7 @@ def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
         )
     a_us, b_us = _window_lengths_us(config.bounds)
     windows = Pair(rates.a * a_us / 1e6, rates.b * length_to_seconds(b_us))
-    share = workload.key_share(config, frozenset({0}), 1) * workload.passing(frozenset({0}), 1)
+    share = workload.key_share(config, frozenset({0}), 1) * workload.residual_share(frozenset({0}), 1)
     return LimitedJoin(rates, windows, min(1.0, share))
 
 

@@ -123,14 +123,14 @@ class LoadController:
     def estimate_max_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
         """Estimate the maximum results per second at these input rates.
 
-        The values are averages over the controllers of recent batches. The first value is for batches that take the whole interval. The second is for batches that keep headroom for
-        the measured prediction error.
+        The values are averages over the controllers of recent batches. The first value is for batches that take the
+        whole interval. The second is for batches that keep headroom for the measured prediction error.
         """
         recent = [controller for batch, controller in self._controllers if batch >= since]
         if not recent:
             raise PlanError("no batch was measured yet")
         most = [
-            (each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.free()))
+            (each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.headroom_share()))
             for each in recent
         ]
         return sum(whole for whole, _ in most) / len(most), sum(safe for _, safe in most) / len(most)
