@@ -1,4 +1,4 @@
-"""One Spark session for all the tests of a process: two cores, as small as it gets."""
+"""One small Spark session with two cores for all tests of a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .faults.kills import QUICK_TO_START
 
 
 @pytest.fixture(scope="session")
-def _stopped_at_the_end() -> Iterator[None]:
+def _stop_session_at_the_end() -> Iterator[None]:
     yield
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -22,8 +22,8 @@ def _stopped_at_the_end() -> Iterator[None]:
 
 
 @pytest.fixture
-def spark(_stopped_at_the_end: None) -> SparkSession:
-    """The session that is there, or a new one: a test is free to leave none behind."""
+def spark(_stop_session_at_the_end: None) -> SparkSession:
+    """Return the active session, or a new one: a test may stop the session."""
     settings: dict[str, Any] = {
         "spark.master": "local[2,4]",
         "spark.sql.shuffle.partitions": 2,

@@ -1,5 +1,6 @@
-"""Bad data in the middle of a stream: the query stops and says what and where, nothing of the batch stays; repaired, it
-goes on.
+"""Bad data in the middle of a stream stops the query.
+
+The error names the file and the problem, and nothing of the batch is emitted. After a repair the query resumes.
 """
 
 from __future__ import annotations
@@ -34,69 +35,69 @@ def rows(number: int) -> pa.Table:
     return pa.table({"ts": times, "k": [i % 3 for i in range(8)], "v": list(range(8))})
 
 
-def three_files(folder: Path) -> None:
+def write_three_files(folder: Path) -> None:
     for name in ("a", "b"):
         for number in range(3):
-            put(folder, name, number, rows(number))
+            write_file(folder, name, number, rows(number))
 
 
-def put(folder: Path, name: str, number: int, table: pa.Table) -> Path:
+def write_file(folder: Path, name: str, number: int, table: pa.Table) -> Path:
     (folder / name).mkdir(exist_ok=True)
     file = folder / name / f"{number}.parquet"
     pq.write_table(table, file)
-    return dated(file, number)
+    return set_file_time(file, number)
 
 
-def dated(file: Path, number: int) -> Path:
-    os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes the older file first
+def set_file_time(file: Path, number: int) -> Path:
+    os.utime(file, (1_700_000_000 + number,) * 2)  # Spark processes the older file first
     return file
 
 
-def spoil(damage: Damage, folder: Path) -> None:
+def damage_file(damage: Damage, folder: Path) -> None:
     file = folder / "a" / f"{LATER}.parquet"
     damage(file)
-    dated(file, LATER)
+    set_file_time(file, LATER)
 
 
-def without_times(file: Path) -> None:
+def write_null_time(file: Path) -> None:
     table = rows(LATER)
     pq.write_table(
         table.set_column(0, "ts", pa.array([None, *table["ts"].to_pylist()[1:]], table.schema.field("ts").type)), file
     )
 
 
-def torn(file: Path) -> None:
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
+def truncate_file(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
 
 
-def of_other_columns(file: Path) -> None:
+def write_without_column(file: Path) -> None:
     pq.write_table(rows(LATER).drop_columns(["k"]), file)
 
 
-def of_another_type(file: Path) -> None:
+def write_other_type(file: Path) -> None:
     pq.write_table(rows(LATER).set_column(1, "k", pa.array(["x"] * 8)), file)
 
 
-def of_times_that_are_none(file: Path) -> None:
+def write_text_as_time(file: Path) -> None:
     pq.write_table(rows(LATER).set_column(0, "ts", pa.array(["noon"] * 8)), file)
 
 
-#: What is wrong with a file, and what is said of it when Watersmeet reads it.
+#: Damages of a file, and the error that Watersmeet raises when it reads the file.
 DAMAGES: list[tuple[Damage, str]] = [
-    (without_times, 'row 1 of stream "a" has no time: column "ts" is null'),
-    (torn, '1.parquet" cannot be read'),
-    (of_other_columns, '1.parquet" has no column k'),
-    (of_another_type, '1.parquet" differs from the files the query was made for: column "k" is string, was int64'),
-    (of_times_that_are_none, '1.parquet" differs from the files the query was made for: column "ts" is string'),
+    (write_null_time, 'row 1 of stream "a" has no time: column "ts" is null'),
+    (truncate_file, '1.parquet" cannot be read'),
+    (write_without_column, '1.parquet" has no column k'),
+    (write_other_type, '1.parquet" differs from the files the query was made for: column "k" is string, was int64'),
+    (write_text_as_time, '1.parquet" differs from the files the query was made for: column "ts" is string'),
 ]
 
 
-def followed(folder: Path) -> dict[str, Any]:
+def follow_files(folder: Path) -> dict[str, Any]:
     return {name: wm.stream(folder / name, time="ts", follow=True, files_per_batch=1) for name in ("a", "b")}
 
 
-def framed(spark: SparkSession, folder: Path) -> dict[str, Any]:
+def read_frames(spark: SparkSession, folder: Path) -> dict[str, Any]:
     frames = {
         name: spark.readStream.schema("ts timestamp, k long, v long").option("maxFilesPerTrigger", 1)
         for name in ("a", "b")
@@ -104,63 +105,61 @@ def framed(spark: SparkSession, folder: Path) -> dict[str, Any]:
     return {name: wm.stream(frame.parquet(str(folder / name)), time="ts") for name, frame in frames.items()}
 
 
-def stops_with(said: str, frame: Any, folder: Path) -> None:
-    """The first batch is done, the second is stopped by an error, of which nothing is left; the error is told in one
-    sentence.
-    """
+def check_stops(message: str, frame: Any, folder: Path) -> None:
+    """Check that the first batch is committed, and that the second raises this error and emits nothing."""
     with pytest.raises(StreamingQueryException) as raised:
         run_available(frame, folder)
-    assert said in str(summarize_error(raised.value))
+    assert message in str(summarize_error(raised.value))
     assert "\n\tat " not in str(summarize_error(raised.value))
     assert [path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
     assert [path.name for path in (folder / "out" / "_spark_metadata").glob("[0-9]*")] == ["0"]
 
 
-def wanted() -> Any:
+def expected_rows() -> Any:
     return table_to_rows(
         wm.collect(QUERY, {name: wm.stream([rows(n) for n in range(3)], time="ts") for name in ("a", "b")})
     )
 
 
-@pytest.mark.parametrize(("damage", "said"), DAMAGES, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(("damage", "message"), DAMAGES, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_bad_file_stops_the_query_until_it_is_repaired(
-    spark: SparkSession, tmp_path: Path, damage: Damage, said: str
+    spark: SparkSession, tmp_path: Path, damage: Damage, message: str
 ) -> None:
-    three_files(tmp_path)
-    sources = followed(tmp_path)
-    spoil(damage, tmp_path)
-    stops_with(said, wm.on_spark(QUERY, sources, session=spark), tmp_path)
-    put(tmp_path, "a", LATER, rows(LATER))
-    run_available(wm.on_spark(QUERY, followed(tmp_path), session=spark), tmp_path)
-    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted()
+    write_three_files(tmp_path)
+    sources = follow_files(tmp_path)
+    damage_file(damage, tmp_path)
+    check_stops(message, wm.on_spark(QUERY, sources, session=spark), tmp_path)
+    write_file(tmp_path, "a", LATER, rows(LATER))
+    run_available(wm.on_spark(QUERY, follow_files(tmp_path), session=spark), tmp_path)
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == expected_rows()
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
-        (without_times, 'row 1 of stream "a" has no time: column "ts" is null'),
-        (torn, "1.parquet"),
-        (of_another_type, "1.parquet"),
+        (write_null_time, 'row 1 of stream "a" has no time: column "ts" is null'),
+        (truncate_file, "1.parquet"),
+        (write_other_type, "1.parquet"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_bad_file_of_a_dataframe_stops_the_query_too(
-    spark: SparkSession, tmp_path: Path, damage: Damage, said: str
+    spark: SparkSession, tmp_path: Path, damage: Damage, message: str
 ) -> None:
-    three_files(tmp_path)
-    spoil(damage, tmp_path)
-    stops_with(said, wm.on_spark(QUERY, framed(spark, tmp_path)), tmp_path)
-    put(tmp_path, "a", LATER, rows(LATER))
-    run_available(wm.on_spark(QUERY, framed(spark, tmp_path)), tmp_path)
-    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted()
+    write_three_files(tmp_path)
+    damage_file(damage, tmp_path)
+    check_stops(message, wm.on_spark(QUERY, read_frames(spark, tmp_path)), tmp_path)
+    write_file(tmp_path, "a", LATER, rows(LATER))
+    run_available(wm.on_spark(QUERY, read_frames(spark, tmp_path)), tmp_path)
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == expected_rows()
 
 
-def test_the_command_line_shows_a_sentence_and_no_stack(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_line_shows_one_sentence_and_no_stack_trace(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        put(tmp_path, name, 0, rows(0))
+        write_file(tmp_path, name, 0, rows(0))
     (tmp_path / "query.sql").write_text(QUERY)
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={tmp_path / name},time=ts")]
-    torn(put(tmp_path, "a", LATER, rows(LATER)))
+    truncate_file(write_file(tmp_path, "a", LATER, rows(LATER)))
     more = ["--engine", "spark", "--checkpoint", str(tmp_path / "checkpoint"), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(cli.app, ["run", str(tmp_path / "query.sql"), *streams, *more])
     assert result.exit_code == 1

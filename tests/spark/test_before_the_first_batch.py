@@ -1,4 +1,4 @@
-"""Workers without the package, and far too many shuffle partitions, are reported before a query starts."""
+"""Workers without the package and too many shuffle partitions are reported before a query starts."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ except wm.InputError as refused:
 
 @pytest.mark.parametrize("settings", [{}, {"spark.python.daemon.module": "watersmeet.runtime.spark.daemon"}])
 def test_a_worker_without_the_package_is_reported_in_one_sentence(tmp_path: Path, settings: dict[str, str]) -> None:
-    """A finder that knows nothing of the package stands in for a Python without it, whether it is installed or on the
-    path.
-    """
+    """An import finder that hides the package simulates a Python without it."""
     python = tmp_path / "python"
     hidden = "import sys; sys.meta_path.insert(0, type('Hidden', (), {'find_spec': staticmethod(_refuse)}))"
-    refuse = "def _refuse(name, *_):\n    if name.partition('.')[0] == 'watersmeet': raise ModuleNotFoundError(f\"No module named '{name}'\")\n"
+    refuse = (
+        "def _refuse(name, *_):\n"
+        "    if name.partition('.')[0] == 'watersmeet': raise ModuleNotFoundError(f\"No module named '{name}'\")\n"
+    )
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(f"{refuse}\n{hidden}\n")
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path / "site"}:$PYTHONPATH" exec {sys.executable} "$@"\n')
@@ -60,15 +61,15 @@ def test_a_worker_without_the_package_is_reported_in_one_sentence(tmp_path: Path
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    (said,) = ran.stdout.splitlines()
-    assert said.startswith("the Python of Spark's workers, ")
-    assert said.endswith("cannot import watersmeet: No module named 'watersmeet'")
+    (message,) = ran.stdout.splitlines()
+    assert message.startswith("the Python of Spark's workers, ")
+    assert message.endswith("cannot import watersmeet: No module named 'watersmeet'")
 
 
-def test_workers_are_asked_once(spark: SparkSession) -> None:
+def test_workers_are_checked_once(spark: SparkSession) -> None:
     jobs = spark.sparkContext.statusTracker()
     check_workers(spark.sparkContext)
-    spark.sparkContext.setJobGroup("probes", "jobs of a second look at the workers")
+    spark.sparkContext.setJobGroup("probes", "jobs of a second check of the workers")
     try:
         check_workers(spark.sparkContext)
         assert jobs.getJobIdsForGroup("probes") == []
@@ -76,23 +77,23 @@ def test_workers_are_asked_once(spark: SparkSession) -> None:
         spark.sparkContext._jsc.clearJobGroup()
 
 
-def test_a_streaming_query_with_far_too_many_partitions_says_which_value_to_use(
+def test_a_streaming_query_with_too_many_partitions_warns_with_the_value_to_use(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     streams = over(**{name: streaming_frame(spark, tmp_path, name) for name in "ab"})
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     cores = spark.sparkContext.defaultParallelism  # a session that an earlier test left may have one core
-    words = rf"shuffle\.partitions is 200, but Spark has {cores} cores?, .*set it to {cores} "
+    message = rf"shuffle\.partitions is 200, but Spark has {cores} cores?, .*set it to {cores} "
     try:
-        with pytest.warns(wm.WatersmeetWarning, match=words) as warned:
+        with pytest.warns(wm.WatersmeetWarning, match=message) as warned:
             wm.on_spark(JOIN, streams)
         assert warned[0].filename == __file__
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
-def test_a_finite_query_uses_one_partition_per_core_whatever_the_session_says(spark: SparkSession) -> None:
+def test_a_finite_query_uses_one_partition_per_core_despite_the_session_setting(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     try:
@@ -103,7 +104,7 @@ def test_a_finite_query_uses_one_partition_per_core_whatever_the_session_says(sp
         spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
-def test_a_relation_of_megabytes_travels_with_a_streaming_query(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_relation_of_megabytes_is_sent_with_a_streaming_query(spark: SparkSession, tmp_path: Path) -> None:
     query = "SELECT a.id, r.v FROM a [RANGE 1 SECOND], r WHERE a.k = r.k"
     large: dict[str, Any] = {
         "r": wm.relation(pa.table({"k": np.arange(200_000, dtype=np.int32), "v": np.arange(200_000)}))

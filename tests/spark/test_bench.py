@@ -1,5 +1,6 @@
-"""Workloads on Spark: ours and Spark's own joins give the rows of the embedded engine, and ours says where its time
-went.
+"""Benchmark workloads on Spark: our join and Spark's own give the rows of the embedded engine.
+
+Our join also reports its time by phase.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ from watersmeet_lab.bench.spark.streaming_run import mean_phase_seconds, phase_s
 pytestmark = pytest.mark.xdist_group("spark")
 
 SCALE = 0.001
-#: Two streams, more of them, no equality, and windows that tumble, joined and counted.
+#: Two streams, several streams, no equality, and tumbling windows, joined and counted.
 WORKLOADS = ("two-way", "chain", "theta-band", "nexmark-8", "nexmark-4")
 
 
-def small(name: str) -> JoinWorkload:
+def build_small_workload(name: str) -> JoinWorkload:
     return replace(CATALOGUE[name](SCALE if name != "nexmark-4" else 0.02), batches=MIN_BATCHES)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_sparks_own_join_gives_our_rows(spark: SparkSession, name: str) -> None:
-    workload = small(name)
+    workload = build_small_workload(name)
     tables = workload.tables()
-    answer = ExpectedRows.from_result(workload, collect_with_watersmeet(workload, tables))
+    expected = ExpectedRows.from_result(workload, collect_with_watersmeet(workload, tables))
     with write_batches(tables, workload.batches) as folder, use_state_store(spark, "hdfs"):
         ran = run_to_end("spark-hdfs", native_join_frame(spark, workload.join, folder), rows_per_batch=1)
     assert ran.rows_out > 0
-    answer.check(ran.name, ran.rows_out, ran.checksum)
+    expected.check(ran.name, ran.rows_out, ran.checksum)
     assert ran.state_bytes
     assert ran.peak_bytes
 
 
-def test_ours_says_where_its_time_went_batch_by_batch(spark: SparkSession) -> None:
-    workload = small("two-way")
+def test_our_join_reports_its_time_by_phase_and_batch(spark: SparkSession) -> None:
+    workload = build_small_workload("two-way")
     ran = run_watersmeet_on_spark(spark, workload)
     ExpectedRows.from_result(workload, collect_with_watersmeet(workload, workload.tables())).check(
         ran.name, ran.rows_out, ran.checksum
@@ -56,13 +57,13 @@ def test_ours_says_where_its_time_went_batch_by_batch(spark: SparkSession) -> No
     )
 
 
-def test_a_join_of_other_rows_is_refused(spark: SparkSession) -> None:
-    workload = small("theta-band")
+def test_a_join_with_different_rows_is_refused(spark: SparkSession) -> None:
+    workload = build_small_workload("theta-band")
     wider = replace(workload, join=replace(workload.join, band=ValueBand("a.x", "b.x", 1_000)))
     assert isinstance(wider.join, PortableJoin)
     assert isinstance(wider.join.windows, SlidingWindow)
-    answer = ExpectedRows.from_result(workload, collect_with_watersmeet(workload, workload.tables()))
+    expected = ExpectedRows.from_result(workload, collect_with_watersmeet(workload, workload.tables()))
     with write_batches(workload.tables(), workload.batches) as folder, use_state_store(spark, "hdfs"):
         ran = run_to_end("spark-hdfs", native_join_frame(spark, wider.join, folder), rows_per_batch=1)
     with pytest.raises(DifferentRowsError, match="nothing to compare"):
-        answer.check(ran.name, ran.rows_out, ran.checksum)
+        expected.check(ran.name, ran.rows_out, ran.checksum)

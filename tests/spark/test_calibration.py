@@ -1,6 +1,4 @@
-"""Spark's weights, measured: the loads differ in what they are to differ in, and the weights that come out are of this
-machine.
-"""
+"""Calibration of Spark's costs: loads differ in one thing at a time, and costs are measured on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from watersmeet.runtime.spark.calibration import RunCost, SparkLoad, calibrate_s
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def test_a_load_has_the_matches_it_says() -> None:
+def test_a_load_has_the_declared_matches_per_row() -> None:
     assert set(SparkLoad(1000, 0).table(0, 0)["k"].to_pylist()).isdisjoint(
         SparkLoad(1000, 0).table(1, 0)["k"].to_pylist()
     )
@@ -21,7 +19,7 @@ def test_a_load_has_the_matches_it_says() -> None:
     assert 300 < len(set(keys)) <= 500
 
 
-def test_rows_out_and_batches_are_told_apart() -> None:
+def test_the_fit_separates_rows_out_from_batches() -> None:
     points = [
         RunCost(rows, out, 4, 3e-6 * rows + 2e-6 * out + 4 * 0.3, 1e-6 * rows, 1e-6 * rows, 0.0)
         for rows, out in ((10, 0), (1e6, 0), (1e6, 1e6))
@@ -31,11 +29,11 @@ def test_rows_out_and_batches_are_told_apart() -> None:
     )
 
 
-def test_weights_are_measured_on_a_real_session(spark: SparkSession) -> None:
-    said: list[str] = []
-    found = calibrate_spark(said.append, quick=True, spark=spark)
-    assert not found.assumed
-    assert found.batch_s > 0
-    assert found.pack_s > 0
-    assert found.state_s > 0
-    assert len(said) == 3
+def test_costs_are_measured_on_a_real_session(spark: SparkSession) -> None:
+    messages: list[str] = []
+    costs = calibrate_spark(messages.append, quick=True, spark=spark)
+    assert not costs.assumed
+    assert costs.batch_s > 0
+    assert costs.pack_s > 0
+    assert costs.state_s > 0
+    assert len(messages) == 3

@@ -1,4 +1,4 @@
-"""A checkpoint belongs to one query, spread in one way, and to one process at a time; its plan may change."""
+"""A checkpoint belongs to one query, one grid of buckets, and one process at a time; its plan may change."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def rows(number: int) -> pa.Table:
     return pa.table({"ts": times, "at": times, "k": [i % 3 for i in range(8)], "v": list(range(8))})
 
 
-def written(folder: Path, number: int, table: pa.Table | None = None) -> None:
+def write_files(folder: Path, number: int, table: pa.Table | None = None) -> None:
     for name in ("a", "b"):
         (folder / name).mkdir(exist_ok=True)
         pq.write_table(rows(number) if table is None else table, folder / name / f"{number}.parquet")
 
 
-def followed(folder: Path, time: str = "ts") -> dict[str, wm.Stream]:
+def follow_files(folder: Path, time: str = "ts") -> dict[str, wm.Stream]:
     return {name: wm.stream(folder / name, time=time, follow=True) for name in ("a", "b")}
 
 
 def run_once(spark: SparkSession, folder: Path, text: str = QUERY, time: str = "ts", **how: Any) -> None:
-    run_available(wm.on_spark(text, followed(folder, time), session=spark, **how), folder)
+    run_available(wm.on_spark(text, follow_files(folder, time), session=spark, **how), folder)
 
 
 @pytest.mark.parametrize("text", [QUERY, TOTALS])
-def test_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    written(tmp_path, 0)
+def test_another_query_is_refused_and_the_difference_is_named(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    write_files(tmp_path, 0)
     run_once(spark, tmp_path, text)
-    written(tmp_path, 1)
+    write_files(tmp_path, 1)
     other = text.replace("1 SECOND]", "2 SECONDS]", 1)
     with (
         pytest.raises(wm.InputError, match=r"belongs to another query: the query was .*1 SECOND.*, and is .*2 SECONDS"),
@@ -59,27 +59,27 @@ def test_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_pat
 
 
 def test_another_time_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    written(tmp_path, 0)
+    write_files(tmp_path, 0)
     run_once(spark, tmp_path)
-    written(tmp_path, 1)
+    write_files(tmp_path, 1)
     with pytest.raises(wm.InputError, match='the time of "a" was ts, and is at'), translate_errors():
         run_once(spark, tmp_path, time="at")
 
 
 def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    written(tmp_path, 0)
+    write_files(tmp_path, 0)
     run_once(spark, tmp_path)
     changed = rows(1).set_column(2, "k", pa.array([0.5] * 8))
     for number in (0, 1):
-        written(tmp_path, number, changed)
+        write_files(tmp_path, number, changed)
     with pytest.raises(wm.InputError, match=r'"a" was .*k int64.*, and is .*k double'), translate_errors():
         run_once(spark, tmp_path)
 
 
 def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    written(tmp_path, 0)
+    write_files(tmp_path, 0)
     run_once(spark, tmp_path)
-    written(tmp_path, 1)
+    write_files(tmp_path, 1)
     with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), translate_errors():
         run_once(spark, tmp_path, buckets=3)
 
@@ -87,27 +87,27 @@ def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Pat
 def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    written(tmp_path, 0)
+    write_files(tmp_path, 0)
     run_once(spark, tmp_path, buckets=4)
-    written(tmp_path, 1)
+    write_files(tmp_path, 1)
     other = spark.newSession()
     other.conf.set(PARTITIONS, 5)
     with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 5"), translate_errors():
         run_once(other, tmp_path, buckets=4)
 
 
-def test_another_plan_goes_on_with_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_plan_continues_with_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     for number, plan in enumerate([None, wm.plan("eager-nlj", order=["a", "b"]), None]):
-        written(tmp_path, number)
+        write_files(tmp_path, number)
         run_once(spark, tmp_path, plan=plan)
     batched = {name: wm.stream([rows(0), rows(1), rows(2)], time="ts") for name in ("a", "b")}
     assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == table_to_rows(wm.collect(QUERY, batched))
 
 
 def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    written(tmp_path, 0)
+    write_files(tmp_path, 0)
     job = SparkJob(
-        wm.sql(QUERY), followed(tmp_path), tmp_path / "checkpoint", tmp_path / "out", "parquet", follow=False
+        wm.sql(QUERY), follow_files(tmp_path), tmp_path / "checkpoint", tmp_path / "out", "parquet", follow=False
     )
     with lock_checkpoint(tmp_path / "checkpoint"), pytest.raises(wm.InputError, match="is in use by another process"):
         run_streaming_query(job, None, threading.Event(), lambda figures: None, lambda batch, table: None)
@@ -115,8 +115,11 @@ def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("early", [(), ("a",), ("b",), ("a", "b")])
-def test_where_an_aggregation_aggregates_early_is_no_part_of_its_checkpoint(early: tuple[str, ...]) -> None:
-    text = "SELECT a.v, COUNT(*) AS n FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k GROUP BY a.v EVERY 1 SECOND"
+def test_early_aggregation_is_not_part_of_the_checkpoint(early: tuple[str, ...]) -> None:
+    text = """
+        SELECT a.v, COUNT(*) AS n FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k
+        GROUP BY a.v EVERY 1 SECOND
+    """
     sources = {name: wm.stream(rows(0), time="ts") for name in ("a", "b")}
     one, other = (
         build_execution_plan(bind_query(text, sources), sources, plan, 6, 2) for plan in (None, wm.plan(early=early))

@@ -1,4 +1,4 @@
-"""`watersmeet run --engine spark`: the rows of the embedded engine, finite and growing."""
+"""`watersmeet run --engine spark` gives the rows of the embedded engine, on finite and growing data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(path: Path, number: int) -> None:
         (path / name / f"{number}.csv").write_text("k,ts\n" + rows)
 
 
-def called(path: Path, *more: object) -> str:
+def run_command(path: Path, *more: object) -> str:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts,lateness=1s")]
     result = CliRunner().invoke(
         cli.app, ["run", str(path / "query.sql"), *streams, "--engine", "spark", *map(str, more)]
@@ -79,45 +79,45 @@ def test_ctrl_c_stops_cleanly(growing: Path) -> None:
         assert json.loads(process.stdout.readline())["rows_out"] == 10
         process.send_signal(signal.SIGINT)
         process.communicate()
-    said = stderr.read_text()
+    output = stderr.read_text()
     assert process.returncode == 130
-    assert "stopped: 10 rows" in said
-    assert "rerun the same command to resume" in said
-    assert "Traceback" not in said
+    assert "stopped: 10 rows" in output
+    assert "rerun the same command to resume" in output
+    assert "Traceback" not in output
 
 
 def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:
-    rows = [json.loads(line) for line in called(growing, "--json").splitlines()]
+    rows = [json.loads(line) for line in run_command(growing, "--json").splitlines()]
     assert sorted(row["k"] for row in rows) == list(range(10))
 
 
-def test_finite_data_accounts_for_every_row_as_embedded(growing: Path, spark: SparkSession) -> None:
+def test_the_ledger_of_finite_data_is_that_of_the_embedded_engine(growing: Path, spark: SparkSession) -> None:
     sources = {name: wm.stream(growing / name / "0.csv", time="ts") for name in ("a", "b")}
     plan = wm.Plan(drop=(("a", 0.5),))
-    here, there = wm.collect(QUERY, sources, plan=plan), collect_with_ledger(QUERY, sources, plan)
-    ledger = json.loads(there.schema.metadata[b"watersmeet"])
-    assert ledger == json.loads(here.schema.metadata[b"watersmeet"])
+    embedded, on_spark = wm.collect(QUERY, sources, plan=plan), collect_with_ledger(QUERY, sources, plan)
+    ledger = json.loads(on_spark.schema.metadata[b"watersmeet"])
+    assert ledger == json.loads(embedded.schema.metadata[b"watersmeet"])
     assert 0 < ledger["ledger"]["a"]["shed"] < 10
-    told = json.loads(called(growing, "--json", "--out", growing / "rows.parquet"))
-    assert told["ledger"] == {name: {"arrived": 10, "kept": 10, "shed": 0, "late": 0} for name in ("a", "b")}
+    summary = json.loads(run_command(growing, "--json", "--out", growing / "rows.parquet"))
+    assert summary["ledger"] == {name: {"arrived": 10, "kept": 10, "shed": 0, "late": 0} for name in ("a", "b")}
 
 
-def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSession) -> None:
+def test_a_checkpoint_continues_with_new_files(growing: Path, spark: SparkSession) -> None:
     more = ("--checkpoint", growing / "ckpt", "--out", growing / "out", "--format", "jsonl", "--json")
-    first = json.loads(called(growing, *more).splitlines()[0])
+    first = json.loads(run_command(growing, *more).splitlines()[0])
     assert (first["rows_out"], sum(first["rows_in"].values())) == (10, 20)
     assert first["newest_us"] == 1_700_000_000_009_000
     assert first["watermark_lag_s"] == 1.0
     assert {"ingest a", "store b", "probe", "spark: state", "spark: micro-batches"} <= set(first["operators_s"])
     add(growing, 1)
     (growing / "a" / "late.csv").write_text("k,ts\n3,1600000000000000\n")
-    second = json.loads(called(growing, *more).splitlines()[0])
+    second = json.loads(run_command(growing, *more).splitlines()[0])
     assert second["late"] == {"a": 1, "b": 0}
     lines = [line for file in (growing / "out").glob("part-*.json") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["k"] for line in lines) == [*range(10), *range(100, 110)]
 
 
-def test_nothing_but_our_own_lines_reaches_the_terminal(growing: Path) -> None:
+def test_only_our_own_lines_reach_the_terminal(growing: Path) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
     places = ["--checkpoint", str(growing / "ckpt"), "--out", str(growing / "out")]
     command = [
@@ -136,9 +136,10 @@ def test_nothing_but_our_own_lines_reaches_the_terminal(growing: Path) -> None:
     assert (found.stdout, found.stderr.splitlines()) == ("", ["all files processed: 10 rows", where])
 
 
-def test_an_aggregation_beyond_its_budget_is_refused_on_spark_as_it_is_here(growing: Path) -> None:
+def test_an_aggregation_beyond_its_budget_is_refused_on_both_engines(growing: Path) -> None:
     (growing / "query.sql").write_text(
-        "SELECT a.k, COUNT(*) AS n FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k GROUP BY a.k EVERY 1 SECOND"
+        "SELECT a.k, COUNT(*) AS n FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k "
+        "GROUP BY a.k EVERY 1 SECOND"
     )
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name / '0.csv'},time=ts")]
     for engine in ("embedded", "spark"):

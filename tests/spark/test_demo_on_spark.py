@@ -1,4 +1,4 @@
-"""The demo on Spark, on a week of its flights: every step's check holds, and a check that fails is said."""
+"""The demo on Spark, on a week of its flights: the check of every step passes, and a failed check is reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def week() -> Tables:
     return taken
 
 
-def test_every_step_of_the_demo_holds_on_spark(
+def test_every_check_of_the_demo_passes_on_spark(
     week: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "load_flights", lambda: week)
@@ -51,7 +51,7 @@ def test_every_step_of_the_demo_holds_on_spark(
     assert joined[-1].newest_us == newest
 
 
-def test_a_row_that_spark_would_lose_is_missed(week: Tables) -> None:
+def test_a_lost_row_fails_the_check(week: Tables) -> None:
     def careless(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
         return wm.collect(query, streams, plan).slice(1)
 

@@ -1,4 +1,4 @@
-"""Generated queries give the same rows on Spark as embedded, whatever the batches, the buckets and the late rows."""
+"""Generated queries give the same rows on Spark as embedded, for any batches, buckets and late rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..volume import scale_volume
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-#: From the first seed on, few cases have every feature that `test_the_cases_have_everything_in_them` asks for.
+#: The cases from the first seed on soon contain every feature that `test_the_cases_cover_all_features` requires.
 SEEDS = range(75, 75 + scale_volume(30))
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -30,26 +30,26 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_finite_input_in_any_batches(spark: SparkSession, seed: int) -> None:
     case, rng = generate_case(seed), Random(seed)
-    arrivals = arriving(seed, rng)
-    wanted = table_to_rows(wm.collect(case.text, build_sources(case, arrivals)))
+    arrivals = build_arrivals(seed, rng)
+    expected = table_to_rows(wm.collect(case.text, build_sources(case, arrivals)))
     session = spark.newSession()
     session.conf.set(PARTITIONS, rng.choice((1, 2, 3)))
     frame = wm.on_spark(case.text, build_sources(case, arrivals), session=session, buckets=rng.choice((1, 2, 3, 4, 6)))
-    assert_same(case, collect_rows(frame), wanted)
+    assert_same(case, collect_rows(frame), expected)
 
 
-def arriving(seed: int, rng: Random) -> dict[str, Arrival]:
+def build_arrivals(seed: int, rng: Random) -> dict[str, Arrival]:
     return (arrive_with_late_rows if seed % 2 else arrive_in_any_batches)(rng, generate_case(seed))
 
 
-def test_the_cases_have_everything_in_them() -> None:
-    counted = Counter(feature for seed in SEEDS for feature in features(seed))
+def test_the_cases_cover_all_features() -> None:
+    counted = Counter(feature for seed in SEEDS for feature in list_features(seed))
     words = {"RANGE", "ROWS", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "WINDOW (", "DWINDOW", "WINDOW ="}
     assert counted.keys() >= words | {"self join", "relation", "idle", "late", "theta", "several attributes"}
 
 
-def features(seed: int) -> Iterator[str]:
-    case, arrivals = generate_case(seed), arriving(seed, Random(seed))
+def list_features(seed: int) -> Iterator[str]:
+    case, arrivals = generate_case(seed), build_arrivals(seed, Random(seed))
     yield from (
         word
         for word in ("RANGE", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "DWINDOW", "WINDOW =")

@@ -1,4 +1,4 @@
-"""Rows travel along the grid that their rates ask for, and a restart keeps the grid of its checkpoint."""
+"""The rates of the streams decide the grid of buckets, and a restart keeps the grid of its checkpoint."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def rows(count: int, seed: int, start_s: int = 0) -> pa.Table:
 
 def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spark: SparkSession) -> None:
     sources = {"big": wm.stream(rows(200_000, 0), time="ts"), "small": wm.stream(rows(200, 1), time="ts")}
-    seen = Observation()
-    found = collect_rows(on_spark(QUERY, sources, session=spark, buckets=BUCKETS, seen=seen))
+    observation = Observation()
+    found = collect_rows(on_spark(QUERY, sources, session=spark, buckets=BUCKETS, observation=observation))
     shuffled = {
         name: value
-        for text, value in seen.get.items()
-        for what, *about in [json.loads(text)]
-        if what == "shuffled"
-        for name in about
+        for text, value in observation.get.items()
+        for metric, *aliases in [json.loads(text)]
+        if metric == "shuffled"
+        for name in aliases
     }
     assert shuffled == {"big": 200_000, "small": 8 * 200}
     assert (
@@ -53,7 +53,7 @@ def test_a_restart_with_other_rates_keeps_the_grid_of_its_checkpoint(spark: Spar
     tables: dict[str, list[pa.Table]] = {"big": [], "small": []}
 
     def run_once(number: int, counts: dict[str, int]) -> dict[str, int]:
-        """Run what is new to the end, with nothing but the new files left in the directories."""
+        """Process new files, with only these in the directories; return the shuffled rows by stream."""
         for name, count in counts.items():
             folder = tmp_path / name
             folder.mkdir(exist_ok=True)

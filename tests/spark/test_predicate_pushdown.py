@@ -1,4 +1,4 @@
-"""What is left to the JVM means there what it means here, on every edge."""
+"""A predicate that is pushed down to the JVM gives the same result there as here, on every edge case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EDGES = pa.table(
         "b": pa.array([True, False, None, None, True, False, True, False]),
     }
 )
-THERE = [
+PUSHED_DOWN = [
     "x = y",
     "x <> y",
     "x < y",
@@ -47,7 +47,7 @@ THERE = [
     "d = DATE '2024-02-29'",
     "b = FALSE",
 ]
-HERE = [
+NOT_PUSHED_DOWN = [
     "x / 0 > 1",
     "LOWER(s) = 'a'",
     "n + 1 > 0",
@@ -57,26 +57,26 @@ HERE = [
 ]
 
 
-def bound(predicate: str) -> Expr:
+def bind_predicate(predicate: str) -> Expr:
     schema = StreamSchema("t", EDGES.schema, "ts")
     where = bind(wm.sql(f"SELECT t.n FROM t [RANGE 1 SECOND] WHERE {predicate}"), {"t": schema}).where
     assert where is not None
     return where
 
 
-def test_predicates_mean_the_same_in_the_jvm(spark: SparkSession) -> None:
-    exprs = {predicate: bound(predicate) for predicate in THERE}
+def test_predicates_give_the_same_results_in_the_jvm(spark: SparkSession) -> None:
+    exprs = {predicate: bind_predicate(predicate) for predicate in PUSHED_DOWN}
     columns = {predicate: translate_predicate(expr, EDGES.schema) for predicate, expr in exprs.items()}
     assert [predicate for predicate, column in columns.items() if column is None] == []
     frame = spark.createDataFrame(EDGES).select(
         *(column.alias(str(n)) for n, column in enumerate(columns.values()) if column is not None)
     )
-    found = dict(zip(THERE, zip(*frame.collect(), strict=True), strict=True))
+    found = dict(zip(PUSHED_DOWN, zip(*frame.collect(), strict=True), strict=True))
     for predicate, expr in exprs.items():
-        wanted = evaluate(expr, lambda wanted: EDGES.column(wanted.name).combine_chunks(), len(EDGES))
-        assert (predicate, list(found[predicate])) == (predicate, wanted.to_pylist())
+        expected = evaluate(expr, lambda column: EDGES.column(column.name).combine_chunks(), len(EDGES))
+        assert (predicate, list(found[predicate])) == (predicate, expected.to_pylist())
 
 
-@pytest.mark.parametrize("predicate", HERE)
-def test_what_spark_might_mean_otherwise_stays_here(spark: SparkSession, predicate: str) -> None:
-    assert translate_predicate(bound(predicate), EDGES.schema) is None
+@pytest.mark.parametrize("predicate", NOT_PUSHED_DOWN)
+def test_predicates_that_spark_evaluates_differently_are_not_pushed_down(spark: SparkSession, predicate: str) -> None:
+    assert translate_predicate(bind_predicate(predicate), EDGES.schema) is None
