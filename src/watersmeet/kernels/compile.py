@@ -59,7 +59,9 @@ def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function],
             if not dispatcher.overloads:
                 _compile(dispatcher, argument_types)
             return (
-                _active_timers[-1].watched(function.__name__, dispatcher, args) if _active_timers else dispatcher(*args)
+                _active_timers[-1].call_timed(function.__name__, dispatcher, args)
+                if _active_timers
+                else dispatcher(*args)
             )
 
         return cast(Function, call)
@@ -74,7 +76,7 @@ class KernelTimes:
     calls: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def watched(self, name: str, dispatcher: Any, args: tuple[Any, ...]) -> Any:
+    def call_timed(self, name: str, dispatcher: Any, args: tuple[Any, ...]) -> Any:
         start = time.perf_counter()
         try:
             return dispatcher(*args)
@@ -103,8 +105,8 @@ def subroutine(function: Function, **options: Any) -> Any:
     """Compile a function that kernels call."""
     dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     cache_file = dispatcher._cache._cache_file
-    # Numba reuses a cached build while the kernel's own file is unchanged, even if a subroutine in another file changed.
-    # So the stamp covers all files.
+    # Numba reuses a cached build while the kernel's own file is unchanged, even if a subroutine of another file
+    # changed. So the stamp covers all files.
     cache_file._source_stamp = _digest_sources()
     # Numba unpickles the index of a cache only if its version fits. The index of other sources may name classes that no
     # longer exist, so the version covers all files, too.

@@ -186,11 +186,11 @@ def xxhash64_definition(data: bytes, seed: int) -> int:
     p1, p2, p3, p4, p5 = (int(prime) for prime in (_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5))
     most = 2**64 - 1
 
-    def rotated(value: int, bits: int) -> int:
+    def rotate(value: int, bits: int) -> int:
         return (value << bits | (value & most) >> (64 - bits)) & most
 
     def round_of(lane: int, value: int) -> int:
-        return rotated((lane + value * p2) & most, 31) * p1 & most
+        return rotate((lane + value * p2) & most, 31) * p1 & most
 
     words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8)]
     whole = len(data) // 32 * 4
@@ -198,20 +198,20 @@ def xxhash64_definition(data: bytes, seed: int) -> int:
         lanes = [(seed + p1 + p2) & most, (seed + p2) & most, seed & most, (seed - p1) & most]
         for number, word in enumerate(words[:whole]):
             lanes[number % 4] = round_of(lanes[number % 4], word)
-        state = sum(rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & most
+        state = sum(rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & most
         for lane in lanes:
             state = ((state ^ round_of(0, lane)) * p1 + p4) & most
     else:
         state = (seed + p5) & most
     state = (state + len(data)) & most
     for word in words[whole:]:
-        state = (rotated(state ^ round_of(0, word), 27) * p1 + p4) & most
+        state = (rotate(state ^ round_of(0, word), 27) * p1 + p4) & most
     rest = data[len(words) * 8 :]
     if len(rest) >= 4:
-        state = (rotated(state ^ (int.from_bytes(rest[:4], "little") * p1 & most), 23) * p2 + p3) & most
+        state = (rotate(state ^ (int.from_bytes(rest[:4], "little") * p1 & most), 23) * p2 + p3) & most
         rest = rest[4:]
     for byte in rest:
-        state = rotated(state ^ (byte * p5 & most), 11) * p1 & most
+        state = rotate(state ^ (byte * p5 & most), 11) * p1 & most
     state = (state ^ state >> 33) * p2 & most
     state = (state ^ state >> 29) * p3 & most
     state ^= state >> 32

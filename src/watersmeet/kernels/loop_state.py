@@ -24,8 +24,8 @@ LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
 # Comparisons between a value of a loop's row and one of a row bound before.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 
-# Places of the clock: what comes next, the position of the loops (no loop is open at level −1), whether rows are pending
-# and since when, and the next partial match to continue from.
+# Places of the clock: the next events, the position of the loops (no loop is open at level −1), whether rows are
+# pending and since when, and the next partial match to continue from.
 NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE, NEXT_PARTIAL, CLOCK = range(9)
 
 LOWEST = int(np.iinfo(np.int64).min)

@@ -5,9 +5,9 @@ every other window. Each loop scans the whole window or the rows that an index o
 of k in them, and the times of evaluation and expiration are arguments. The papers' algorithms are choices of these
 arguments (`operators.window_join.tactics`).
 
-Conditions are checked as soon as two rows of a combination are known: every time bound between them, and that each row
-is still valid at the latest time among them. So no result depends on when it is computed, and rows that are expired
-late do no harm.
+Conditions are checked as soon as two rows of a combination are known. They are every time bound between the two rows,
+and that each row is still valid at the latest time among them. So no result depends on when it is computed, and rows
+that are expired late do no harm.
 
 A predicate that is not a comparison of codes cannot be tested here. Where such a predicate binds between two loops, the
 nest is cut into stages. A stage runs only its own loops and returns partial matches. The caller tests the predicate on
@@ -253,12 +253,16 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
             # stay.
             horizon = clock[PENDING_SINCE] if clock[PENDING] else now
             for leaving in range(inputs):
-                expire_rows(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
-                       heads, nodes_at, nodes, headers, oldest, evaluated, leaving, horizon)  # fmt: skip
+                expire_rows(
+                    times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at,
+                    placed_bucket, heads, nodes_at, nodes, headers, oldest, evaluated, leaving, horizon
+                )  # fmt: skip
             if expire_us > 0:
                 clock[NEXT_EXPIRATION] = (now // expire_us + 1) * expire_us
-        insert_row(values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
-               tail, arriving[at], arriving_row[at])  # fmt: skip
+        insert_row(
+            values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes,
+            headers, tail, arriving[at], arriving_row[at]
+        )  # fmt: skip
         if not clock[PENDING]:
             clock[PENDING], clock[PENDING_SINCE] = 1, now
         at += 1

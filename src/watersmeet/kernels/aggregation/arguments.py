@@ -103,8 +103,8 @@ class AggregationCursors(NamedTuple):
     clock: Int64s
 
 
-# Places of the loops' clock: the next change, the level of its loops (−1: not started), whether that level is just being
-# opened.
+# Places of the loops' clock: the next change, the level of its loops (−1: not started), and whether that level is about
+# to be opened.
 NEXT, LEVEL, OPENING = 0, 1, 2
 
 

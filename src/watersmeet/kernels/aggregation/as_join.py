@@ -72,8 +72,8 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     """Apply changes until all are applied or `out` is full of results; return the number of results.
 
     The next call continues inside the loops. A result has its change, the entry of every input, and the amounts it
-    adds: to the integer columns (the first is COUNT(*)), to their approximations, and to the sums of floats. With
-    `joins` false, the entries are updated and nothing is probed.
+    adds. It adds to the integer columns (the first is COUNT(*)), to their approximations, and to the sums of floats.
+    With `joins` false, the entries are updated and nothing is probed.
     """
     change_input, change_entry, change_rows = changes.input, changes.entry, changes.rows
     change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
@@ -331,10 +331,10 @@ def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be 
 
 @kernel(CHANGES, OUT_INT64, allocates=False)
 def net_changes(changes: EntryChanges, place_of: NDArray[np.int64]) -> int:
-    """Add the changes of one entry at one instant together, in place; return how many remain. Changes are sorted by
-    instant.
+    """Add the changes of one entry at one instant together, in place; return how many remain.
 
-    `place_of` has a place per entry. Values from earlier calls do no harm: a place counts only where the same entry is.
+    Changes are sorted by instant. `place_of` has a place per entry. Values from earlier calls do no harm: a place
+    counts only where the same entry is.
     """
     change_input, entry, rows = changes.input, changes.entry, changes.rows
     ints, approx, pairs, instant = changes.ints, changes.approx, changes.pairs, changes.instant

@@ -1,7 +1,14 @@
-"""The streams' buffers: hash tables whose buckets hold rows in arrival order. A list is a table of one bucket.
+"""State of a window join: the reach of rows, the new rows in arrival order, and the streams' buffers.
 
-All rows a call can ever see are known when it starts, so every bucket is a stretch of one array from the beginning:
-inserting moves the stretch's end, expiring moves its front, and a scan walks memory forwards.
+The law of arrivals: new rows arrive by (time, stream, row number), after all old rows. Each joins the rows that arrived
+before it. So a combination is emitted when its last row arrives, and only then. Equal times, or old rows later than new
+ones, cannot repeat it.
+
+The buffers are hash tables whose buckets hold rows in arrival order. A list is a table of one bucket. All rows of a
+call are known when it starts, so every bucket is a range of one array from the beginning. Inserting moves the end of
+the range, expiring moves its front, and a scan walks memory forwards.
+
+Sums of times and windows saturate at the ends of int64 instead of wrapping.
 """
 
 from __future__ import annotations
@@ -22,8 +29,9 @@ LAST_US = np.int64(2**63 - 1)
 def cap_reach(
     offsets: NDArray[np.int64], old: NDArray[np.int64], window_us: int, reach_us: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Per stream, how far its rows reach: its own window, never more than the window of all pairs. Refuses what no
-    caller may pass.
+    """Return how far the rows of each stream reach: its own window, at most the window of all pairs.
+
+    It refuses arguments that no caller may pass.
     """
     if old.size < 2 or reach_us.size != old.size or offsets.size != old.size + 1:
         raise ValueError(
@@ -39,13 +47,16 @@ def cap_reach(
 
 @subroutine
 def earliest_within(time_us: int, reach_us: int) -> int:
-    """The earliest time within reach. Asked before subtracting: the compiler takes it that a difference never wraps."""
+    """Return the earliest time within reach.
+
+    It compares before subtracting, because the compiler assumes that a difference never wraps.
+    """
     return FIRST_US if time_us < FIRST_US + reach_us else time_us - reach_us  # type: ignore[return-value] # numba's int
 
 
 @subroutine
 def latest_within(time_us: int, reach_us: int) -> int:
-    """The latest time within reach."""
+    """Return the latest time within reach."""
     return LAST_US if time_us > LAST_US - reach_us else time_us + reach_us  # type: ignore[return-value] # numba's int
 
 
@@ -53,8 +64,10 @@ NONE = -1
 
 
 class PendingArrivals(NamedTuple):
-    """Per stream: its next new row, where its rows stop, the time before which none of those still to come can be, and
-    if any are.
+    """New rows still to come, per stream.
+
+    Each stream has its next new row, the end of its rows, a time before which none of the rows to come can be, and
+    whether any are to come.
     """
 
     next_row: NDArray[np.int64]
@@ -82,7 +95,7 @@ def start_arrivals(times: NDArray[np.int64], offsets: NDArray[np.int64], old: ND
 
 @subroutine
 def find_next_stream(times: NDArray[np.int64], arrivals: PendingArrivals) -> int:
-    """The stream whose new row arrives next, or NONE."""
+    """Return the stream whose new row arrives next, or NONE."""
     chosen, chosen_us = NONE, LAST_US
     for stream in range(arrivals.next_row.size):
         row = arrivals.next_row[stream]
@@ -93,7 +106,7 @@ def find_next_stream(times: NDArray[np.int64], arrivals: PendingArrivals) -> int
 
 @subroutine
 def take_arrival(times: NDArray[np.int64], arrivals: PendingArrivals, stream: int) -> int:
-    """Takes the stream's next row: the paper's "update V"."""
+    """Take the stream's next row: the paper's "update V"."""
     row: int = arrivals.next_row[stream]
     arrivals.next_row[stream] = row + 1
     arrivals.last_us[stream] = times[row]
@@ -102,16 +115,18 @@ def take_arrival(times: NDArray[np.int64], arrivals: PendingArrivals, stream: in
 
 @subroutine
 def finish_arrival(arrivals: PendingArrivals, stream: int) -> None:
-    """Once its last new row has been joined, a stream no longer holds back the others' buffers: nothing of it is to
-    come in this call.
+    """Note whether the stream has rows to come.
+
+    A stream whose last new row has been joined no longer holds back the buffers of the others in this call.
     """
     arrivals.to_come[stream] = arrivals.next_row[stream] < arrivals.stop[stream]
 
 
 @subroutine
 def expiry_bound_us(arrivals: PendingArrivals, reach: NDArray[np.int64], stream: int) -> int:
-    """The paper's IsOut as a bound: rows of the stream before it are farther than its reach from the last row of every
-    other stream.
+    """Return the time before which rows of the stream can expire: the paper's IsOut as a bound.
+
+    Rows before it are farther than the stream's reach from the last row of every other stream.
     """
     bound_us = LAST_US
     for other in range(reach.size):
@@ -121,7 +136,10 @@ def expiry_bound_us(arrivals: PendingArrivals, reach: NDArray[np.int64], stream:
 
 
 class Buffers(NamedTuple):
-    """Bucket b of stream s has the number `first_bucket[s] + b` and holds the places `front … filled - 1`."""
+    """Hash tables of all streams.
+
+    Bucket b of stream s has the number `first_bucket[s] + b` and holds the places `front … filled - 1`.
+    """
 
     times: NDArray[np.int64]
     codes: NDArray[np.int64]
@@ -139,8 +157,9 @@ def build_buffers(
     old: NDArray[np.int64],
     buckets: NDArray[np.int64],
 ) -> Buffers:
-    """Buffers that hold the old rows and have places for the new ones. A counting sort: stable, so buckets keep the
-    order of arrival.
+    """Build buffers that hold the old rows and have places for the new ones.
+
+    It is a counting sort, which is stable, so buckets keep the order of arrival.
     """
     first_bucket = _first_buckets(old, buckets)
     bucket_of = np.empty(times.size, np.int64)
@@ -184,13 +203,13 @@ def _first_buckets(old: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArra
 
 @subroutine
 def bucket_number(bits: np.uint64, buckets: int) -> int:
-    """Which of a table's buckets a mixed code falls into: its leading bits, scaled."""
+    """Return the bucket of a mixed code: its leading bits, scaled."""
     return np.int64((bits >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32))  # type: ignore[return-value] # numba's int
 
 
 @subroutine
 def find_buckets(buffers: Buffers, code: int, probed: NDArray[np.int64]) -> None:
-    """Writes, per stream, the number of the bucket that holds the code."""
+    """Write, per stream, the number of the bucket that holds the code."""
     bits = mix_bits(code)
     for stream in range(probed.size):
         first = buffers.first_bucket[stream]
@@ -199,10 +218,10 @@ def find_buckets(buffers: Buffers, code: int, probed: NDArray[np.int64]) -> None
 
 @subroutine
 def expire_bucket(buffers: Buffers, bucket: int, out_before_us: int) -> int:
-    """Takes rows before the bound off the front of a bucket; returns how many.
+    """Remove rows before the bound from the front of a bucket; return how many.
 
-    Rows leave in the order they came. An old row that is later than new ones behind it holds them for a while; the test
-    against the period keeps that from mattering.
+    Rows leave in the order they came. An old row that is later than new ones behind it holds them for a while. That
+    does not matter, because rows are tested against the period.
     """
     at = start = buffers.front[bucket]
     while at < buffers.filled[bucket] and buffers.times[at] < out_before_us:
@@ -213,7 +232,7 @@ def expire_bucket(buffers: Buffers, bucket: int, out_before_us: int) -> int:
 
 @subroutine
 def expire_stream(buffers: Buffers, stream: int, out_before_us: int) -> int:
-    """Cleans every bucket of a stream; returns how many rows left."""
+    """Clean every bucket of a stream; return how many rows expired."""
     expired = 0
     for bucket in range(buffers.first_bucket[stream], buffers.first_bucket[stream + 1]):
         expired += expire_bucket(buffers, bucket, out_before_us)

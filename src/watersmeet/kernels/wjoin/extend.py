@@ -1,8 +1,8 @@
 """Recorded scans, done one depth at a time: partial matches of some streams become matches of one stream more.
 
-`partials[s, m]` is the row of stream s in match m; the row behind the streams' is the recorded row it began with. Both
-kernels return how many matches they wrote and the next partial match to go on from: they stop before one whose scan
-might not fit into `out`.
+`partials[s, m]` is the row of stream s in match m. The row after those of the streams is the recorded row that the
+match started with. Both kernels return how many matches they wrote and the next partial match. They stop before a
+partial match whose scan might not fit into `out`.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.
 """
@@ -24,8 +24,9 @@ from watersmeet.kernels.wjoin.plane_sweep import collect_new_matches, find_first
 
 
 class ThetaComparisons(NamedTuple):
-    """Comparisons of order-preserving codes: row r of stream `left[t]` has the code `values[left_at[t] + r]`, and so
-    on.
+    """Comparisons of order-preserving codes.
+
+    Row r of stream `left[t]` has the code `values[left_at[t] + r]`, and so on.
     """
 
     op: NDArray[np.int64]
@@ -74,8 +75,9 @@ def extend_nested(
     comparisons: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> tuple[np.int64, int]:
-    """Do the loop at `depth` of NLW-join, HW-join, Ripple join and XJoin; windows are checked from depth `checked_from`
-    on.
+    """Run the loop at `depth` of NLW-join, HW-join, Ripple join and XJoin.
+
+    Windows are checked from depth `checked_from` on.
     """
     n, used = reach.size, np.int64(0)
     circle_reach, chosen_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -107,8 +109,8 @@ def extend_nested(
             out[target],
             used,
         )
-        matched = _keep_true(thetas, partials, match, scans, at, depth, out[target], used, matched)
-        _copy_bound(partials, match, scans, at, depth, out, used, matched)
+        matched = _filter_by_thetas(thetas, partials, match, scans, at, depth, out[target], used, matched)
+        _copy_bound_rows(partials, match, scans, at, depth, out, used, matched)
         probes[origin, target] += 1
         touched[origin, target] += stop - start
         comparisons[origin, target] += inside
@@ -137,7 +139,7 @@ def extend_sweep(
     comparisons: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> tuple[np.int64, int]:
-    """Do the loop at `depth` of MW-join."""
+    """Run the loop at `depth` of MW-join."""
     n, used = reach.size, np.int64(0)
     for match in range(first, partials.shape[1]):
         at = partials[n, match]
@@ -155,8 +157,8 @@ def extend_sweep(
         least_row = old[target] if depth == scans.fresh_by[at] and not is_fresh else 0
         code = row_codes[offsets[origin] + partials[origin, match]]
         matched = collect_new_matches(codes, numbers, start, stop, code, least_row, out[target], used)
-        matched = _keep_true(thetas, partials, match, scans, at, depth, out[target], used, matched)
-        _copy_bound(partials, match, scans, at, depth, out, used, matched)
+        matched = _filter_by_thetas(thetas, partials, match, scans, at, depth, out[target], used, matched)
+        _copy_bound_rows(partials, match, scans, at, depth, out, used, matched)
         probes[origin, target] += 1
         touched[origin, target] += stop - start
         comparisons[origin, target] += stop - start
@@ -165,7 +167,7 @@ def extend_sweep(
 
 
 @subroutine
-def _keep_true(
+def _filter_by_thetas(
     thetas: ThetaComparisons,
     partials: NDArray[np.int32],
     match: int,
@@ -176,8 +178,9 @@ def _keep_true(
     first: int,
     stop: int,
 ) -> int:
-    """Keep the rows in places `first … stop - 1` for which every comparison with a row bound before is true; return the
-    place behind.
+    """Keep the rows in places `first … stop - 1` that satisfy every comparison with a bound row.
+
+    Return the place after them.
     """
     target = scans.loops[at, depth]
     for theta in range(thetas.op.size):
@@ -208,7 +211,7 @@ def _is_bound(scans: RecordedScans, at: int, depth: int, stream: int) -> bool:
 
 
 @subroutine
-def _copy_bound(
+def _copy_bound_rows(
     partials: NDArray[np.int32],
     match: int,
     scans: RecordedScans,
@@ -218,7 +221,7 @@ def _copy_bound(
     first: int,
     stop: int,
 ) -> None:
-    """Copy the rows that a partial match already had to the matches it became."""
+    """Copy the rows of a partial match to the matches it became."""
     n = partials.shape[0] - 1
     for result in range(first, stop):
         out[n, result] = np.int32(at)

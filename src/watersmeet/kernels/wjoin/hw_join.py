@@ -1,11 +1,11 @@
 """HW-join: each new row probes a hash table per stream, bucket by bucket, with the loops of NLW-join inside.
 
-A probe cleans the bucket it visits, by NLW-join's rule. Buckets that are rarely probed would keep their old rows, so a
-hand goes round each table, one bucket per probe, and cleans those that nothing has probed since it last came by. Probed
-buckets are left alone: no pass over the whole table is ever made.
+A probe cleans the bucket it visits, by NLW-join's rule. Rarely probed buckets would keep their old rows. So a clock
+hand moves round each table, one bucket per probe, and cleans the buckets that were not probed since its last visit. It
+skips probed buckets. The whole table is never scanned at once.
 
 The paper leaves open how rarely probed buckets are found; the hand is ours. It needs one number per bucket and constant
-time per row. NLW-join's notes on storing nothing in between, on order of arrival and on the meaning of "last row" apply
+time per row. NLW-join's notes on intermediate results, on the order of arrival and on the meaning of "last row" apply
 here as well.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1.2.
@@ -54,7 +54,7 @@ def hw_join(
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
 ) -> WindowJoinResult:
-    """The combinations of `window_join_definition`, by hash tables of `buckets[s]` buckets for stream s."""
+    """Return the combinations of `window_join_definition`, by hash tables of `buckets[s]` buckets for stream s."""
     rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, buckets, empty_scans(old.size))
     return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 

@@ -1,10 +1,9 @@
-"""One new row against the buffers of the other streams: nested loops, depth first, with nothing kept but the row chosen
-at each depth.
+"""One new row against the buffers of the other streams: nested loops, depth first.
 
-The streams follow the origin in a circle (for a row of C: D, E, A, B). The period of the rows chosen so far is what
-every one of them reaches, `[max ts - w, min ts + w]`; it shrinks from depth to depth. NLW-join and HW-join look only at
-rows inside it. Ripple join and XJoin know no windows: they join whatever they hold, and the windows are checked on
-complete combinations.
+Only the row chosen at each depth is stored. The streams follow the origin in a circle (for a row of C: D, E, A, B). The
+period of the rows chosen so far is the time that all of them reach, `[max ts - w, min ts + w]`. It shrinks from depth
+to depth. NLW-join and HW-join look only at rows inside it. Ripple join and XJoin know no windows: they join every row
+they hold, and check the windows on complete combinations.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1 and
 figure 2.
@@ -21,15 +20,16 @@ from watersmeet.kernels.compile import subroutine
 from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, Buffers, earliest_within, latest_within
 from watersmeet.kernels.wjoin.outputs import RecordedScans, WindowJoinCounters, fill_other_columns, reserve_columns
 
-_BEGIN = -1
+_START = -1
 
 
 class NestedScan(NamedTuple):
-    """The loops' state. By stream: its reach, the bucket to scan and the row chosen.
+    """State of the loops.
 
-    By position in the circle, the origin's being 0: the stream, its reach, and the time of the row chosen. The loop at
-    depth d goes over the stream at position d + 1: how far it is, and the period it looks at. From depth `checked_from`
-    on that is the period of the rows chosen so far, before that it is all time.
+    By stream: its reach, the bucket to scan and the row chosen. By position in the circle, where the origin has
+    position 0: the stream, its reach, and the time of the row chosen. The loop at depth d scans the stream at position
+    d + 1: its progress, and the period it looks at. From depth `checked_from` on, it is the period of the rows chosen
+    so far; before that, it is all time.
     """
 
     reach: NDArray[np.int64]
@@ -72,22 +72,20 @@ def join_arrival(
     count: int,
     scans: RecordedScans,
 ) -> tuple[NDArray[np.int32], int]:
-    """Append every combination of the row at `place`, of the origin, with rows in the others' scanned buckets; or
-    record the scans.
-    """
+    """Append every combination of the origin's row at `place` with rows in the others' buckets, or record the scans."""
     times, codes, numbers = buffers.times, buffers.codes, buffers.rows
     code, depth, innermost = codes[place], np.int64(0), scan.reach.size - 2
     _set_circle(scan.reach, origin, scan.circle, scan.circle_reach)
     if scans.row.size:
-        _record(buffers, scan, origin, numbers[place], scans)
+        _record_scans(buffers, scan, origin, numbers[place], scans)
         return rows, count
     scan.chosen[origin], scan.chosen_us[0] = numbers[place], times[place]
-    scan.at[0] = _BEGIN
+    scan.at[0] = _START
     while depth >= 0:
         target = scan.circle[depth + 1]
         bucket = scan.buckets[target]
         start, stop = scan.at[depth], buffers.filled[bucket]
-        if start == _BEGIN:
+        if start == _START:
             start = buffers.front[bucket]
             counters.probes[origin, target] += 1
             counters.touched[origin, target] += stop - start
@@ -100,7 +98,7 @@ def join_arrival(
             if found < stop:
                 depth += 2
                 scan.chosen[target], scan.chosen_us[depth] = numbers[found], times[found]
-                scan.at[depth] = _BEGIN
+                scan.at[depth] = _START
         else:
             rows = reserve_columns(rows, count, stop - start)
             matched, inside = collect_matches(
@@ -114,7 +112,7 @@ def join_arrival(
 
 
 @subroutine
-def _record(buffers: Buffers, scan: NestedScan, origin: int, row: int, scans: RecordedScans) -> None:
+def _record_scans(buffers: Buffers, scan: NestedScan, origin: int, row: int, scans: RecordedScans) -> None:
     at = scans.used[0]
     scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, 0
     for depth in range(scan.reach.size - 1):
@@ -146,25 +144,23 @@ def set_period(
     from_us: NDArray[np.int64],
     until_us: NDArray[np.int64],
 ) -> None:
-    """The period of the rows chosen so far, for the stream looped over at this depth; empty if they do not even reach
-    each other.
-    """
+    """Set the period of the rows chosen so far, for the stream of this depth; empty if they do not reach each other."""
     from_us[depth], until_us[depth] = FIRST_US, LAST_US
     if depth >= checked_from:
-        from_us[depth], until_us[depth] = _period(reach, chosen_us, depth)
-    for each in range(depth if 0 < checked_from <= depth else 0):  # no loop further out has checked these
-        least_us, most_us = _period(reach, chosen_us, each)
-        if not least_us <= chosen_us[each + 1] <= most_us:
+        from_us[depth], until_us[depth] = _reachable_period(reach, chosen_us, depth)
+    for outer in range(depth if 0 < checked_from <= depth else 0):  # no outer loop has checked these
+        least_us, most_us = _reachable_period(reach, chosen_us, outer)
+        if not least_us <= chosen_us[outer + 1] <= most_us:
             from_us[depth], until_us[depth] = LAST_US, FIRST_US
 
 
 @subroutine
-def _period(reach: NDArray[np.int64], chosen_us: NDArray[np.int64], depth: int) -> tuple[int, int]:
+def _reachable_period(reach: NDArray[np.int64], chosen_us: NDArray[np.int64], depth: int) -> tuple[int, int]:
     from_us, until_us = FIRST_US, LAST_US
-    for each in range(depth + 1):
-        both_reach = min(reach[each], reach[depth + 1])
-        from_us = max(from_us, earliest_within(chosen_us[each], both_reach))
-        until_us = min(until_us, latest_within(chosen_us[each], both_reach))
+    for position in range(depth + 1):
+        both_reach = min(reach[position], reach[depth + 1])
+        from_us = max(from_us, earliest_within(chosen_us[position], both_reach))
+        until_us = min(until_us, latest_within(chosen_us[position], both_reach))
     return from_us, until_us  # type: ignore[return-value] # numba's int
 
 
@@ -172,7 +168,7 @@ def _period(reach: NDArray[np.int64], chosen_us: NDArray[np.int64], depth: int) 
 def _next_match(
     times: NDArray[np.int64], codes: NDArray[np.int64], start: int, stop: int, from_us: int, until_us: int, code: int
 ) -> tuple[int, int]:
-    """The next place that joins, or `stop`, and how many rows up to there were inside the period."""
+    """Return the next place that joins, or `stop`, and how many rows up to there were inside the period."""
     inside = 0
     for at in range(np.uint64(start), np.uint64(stop)):  # unsigned: no check for indexes that count from the end
         if (times[at] >= from_us) & (times[at] <= until_us):
@@ -195,8 +191,9 @@ def collect_matches(
     column: NDArray[np.int32],
     count: int,
 ) -> tuple[int, int]:
-    """The innermost loop: writes the row numbers that join from place `count` on; returns the place behind them and the
-    rows inside.
+    """Run the innermost loop: write the row numbers that join from place `count` on.
+
+    Return the place after them and the number of rows inside the period.
     """
     inside = 0
     for at in range(np.uint64(start), np.uint64(stop)):

@@ -1,19 +1,17 @@
 """NLW-join: each new row runs nested loops over the other streams' buffers.
 
-A row leaves its buffer once it is farther than the window from the last row of *every* other stream. A slow stream
-therefore keeps rows in all the buffers that the faster streams then pass over again and again; that is the paper's
-rule, and what MW-join is measured against. A stream with no new rows left in the call holds nothing back.
+A row leaves its buffer once it is farther than the window from the last row of *every* other stream. So a slow stream
+keeps rows in all buffers, and the faster streams pass over them again and again. This is the paper's rule, and the
+baseline of MW-join. A stream with no new rows left in the call holds nothing back.
 
-Where this goes beyond the paper:
+This goes beyond the paper:
 
-- The paper pipelines two-way joins and stores what each of them found. Here the loops run depth first over the base
-  buffers, as in the
-  paper's figure 2, and nothing in between is stored.
-- The paper takes its streams in turn, one row each. Here new rows come in order of time, streams in turn only among
-  equal times.
+- The paper pipelines two-way joins and stores their results. Here the loops run depth first over the base buffers, as
+  in the paper's figure 2, and no intermediate results are stored.
+- The paper takes its streams in turn, one row each. Here new rows come in order of time, and streams take turns only
+  among equal times.
 - The paper's removal assumes that a stream never steps back in time. "Last row" therefore means the last *new* row: old
-  rows may be later
-  than it.
+  rows may be later than it.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1.1 and
 figure 5.
@@ -60,7 +58,7 @@ def nlw_join(
     window_us: int,
     reach_us: NDArray[np.int64],
 ) -> WindowJoinResult:
-    """The combinations of `window_join_definition`, by nested loops."""
+    """Return the combinations of `window_join_definition`, found by nested loops."""
     rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, empty_scans(old.size))
     return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 

@@ -1,4 +1,9 @@
-"""What a window join returns: row numbers in columns that grow by doubling, and what it cost to find them."""
+"""Results of a window join: their definition, row numbers in growing columns, work counters, and recorded scans.
+
+Instead of doing its scans, a join can record them. The rows that buffers hold when a row arrives depend on arrivals
+alone, not on matches. So a kernel can write down, per arriving row, the streams in the order of its loops and the range
+of each that it scans. The loops can run later, one depth at a time, with predicates tested in between (`extend`).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,11 @@ _FIRST_ROOM = 1 << 10
 
 
 class WindowJoinCounters(NamedTuple):
-    """The work done, by (origin, target) or by stream.
+    """Work done, by (origin, target) or by stream.
 
-    A probe is one look of a (partial) combination into the target's buffer, `touched` are the rows it passes there, and
-    of those `comparisons` are the rows whose code was compared. `inserts` are new rows put into a buffer, `expirations`
-    rows taken out of one.
+    A probe is one look of a (partial) combination into the target's buffer. `touched` are the rows it passes there, and
+    `comparisons` those of them whose code was compared. `inserts` are new rows added to a buffer, `expirations` rows
+    removed from one.
     """
 
     comparisons: NDArray[np.int64]
@@ -30,9 +35,10 @@ class WindowJoinCounters(NamedTuple):
 
 
 class WindowJoinResult(NamedTuple):
-    """`rows[s, m]` is the row of stream s in result m, numbered from the start of the stream; `rows[s]` is contiguous.
+    """Matches and counters: `rows[s, m]` is the row of stream s in result m, numbered from the start of the stream.
 
-    The array may be a view of one with room for more: copying it would touch as much memory again as the results take.
+    `rows[s]` is contiguous. The array may be a view of a larger one. A copy would touch as much memory again as the
+    results take.
     """
 
     rows: NDArray[np.int32]
@@ -57,9 +63,9 @@ def new_columns(streams: int) -> NDArray[np.int32]:
 
 @subroutine
 def reserve_columns(rows: NDArray[np.int32], count: int, more: int) -> NDArray[np.int32]:
-    """Columns with room for `more` results after the first `count`.
+    """Return columns with room for `more` results after the first `count`.
 
-    Doubling keeps the copying to a constant share; asking once per scan keeps the check out of the innermost loop.
+    Doubling limits the copying to a constant share. One call per scan keeps the check out of the innermost loop.
     """
     if count + more <= rows.shape[1]:
         return rows
@@ -72,8 +78,9 @@ def reserve_columns(rows: NDArray[np.int32], count: int, more: int) -> NDArray[n
 
 @subroutine
 def fill_other_columns(rows: NDArray[np.int32], first: int, stop: int, target: int, chosen: NDArray[np.int32]) -> None:
-    """Completes the results `first … stop - 1`, which so far have only the target's row, with the rows chosen from the
-    other streams.
+    """Complete the results `first … stop - 1` with the rows chosen from other streams.
+
+    So far they have only the target's row.
     """
     for stream in range(rows.shape[0]):
         if stream != target:
@@ -84,7 +91,7 @@ def fill_other_columns(rows: NDArray[np.int32], first: int, stop: int, target: i
 
 @subroutine
 def count_touched_as_compared(counters: WindowJoinCounters) -> None:
-    """For algorithms that compare the code first and check the window last."""
+    """Count every touched row as compared, for algorithms that compare codes first and check windows last."""
     for origin in range(counters.touched.shape[0]):
         for target in range(counters.touched.shape[1]):
             counters.comparisons[origin, target] = counters.touched[origin, target]
@@ -103,11 +110,10 @@ def window_join_definition(
     window_us: int,
     reach_us: NDArray[np.int64],
 ) -> list[tuple[int, ...]]:
-    """Combinations of one row per stream with equal codes, every two rows inside the window of both their streams, not
-    all of them old.
+    """Return the combinations of one row per stream with equal codes, within reach of each other, and not all old.
 
     Two rows of streams s and r may be `min(window_us, reach_us[s], reach_us[r])` apart. With one window for all pairs
-    that is `max ts - min ts <= window_us`. Rows are numbered from the start of their own stream.
+    this means `max ts - min ts <= window_us`. Rows are numbered from the start of their own stream.
 
     >>> times, codes = np.array([0, 50, 10, 60]), np.array([7, 7, 7, 7])
     >>> window_join_definition(times, codes, np.array([0, 2, 4]), np.array([1, 1]), 10, np.array([10, 10]))
@@ -123,21 +129,21 @@ def window_join_definition(
     streams = [range(int(size)) for size in np.diff(offsets)]
     start, before = offsets.tolist(), old.tolist()
     time, code = times.tolist(), codes.tolist()
-    found = []
+    combinations_found = []
     for rows in product(*streams):
         places = [start[s] + row for s, row in enumerate(rows)]
         same = len({code[place] for place in places}) == 1
         fresh = any(row >= before[s] for s, row in enumerate(rows))
         if same and fresh and all(abs(time[places[s]] - time[places[r]]) <= most for (s, r), most in apart.items()):
-            found.append(rows)
-    return found
+            combinations_found.append(rows)
+    return combinations_found
 
 
 class RecordedScans(NamedTuple):
-    """Per recorded row: its stream and number, the streams its loops go over, and from where to where each is scanned.
+    """Recorded rows: stream and number of each, the streams of its loops, and the scanned range of each stream.
 
-    `fresh_by` is the last loop that has new rows to offer where the row itself is an old one (MW-join). `used[0]` rows
-    are recorded. Without room nothing is recorded: the join is done.
+    `fresh_by` is the last loop that has new rows where the row itself is an old one (MW-join). `used[0]` rows are
+    recorded. Without room nothing is recorded, and the join runs directly.
     """
 
     origin: NDArray[np.int32]
@@ -155,7 +161,7 @@ SCANS = types.BaseTuple.from_types([*[_INT32S] * 3, *[_INT32S_2D] * 3, types.Arr
 
 
 class ScannedRows(NamedTuple):
-    """The rows as the scans number them, and the work that does not depend on matches: insertions and expirations."""
+    """Rows as the scans number them, and the work that does not depend on matches: insertions and expirations."""
 
     times: NDArray[np.int64]
     codes: NDArray[np.int64]
@@ -165,12 +171,14 @@ class ScannedRows(NamedTuple):
 
 @subroutine
 def empty_scans(streams: int) -> RecordedScans:
-    nothing, nothing_2d = np.empty(0, np.int32), np.empty((0, streams), np.int32)
-    return RecordedScans(nothing, nothing, nothing, nothing_2d, nothing_2d, nothing_2d, np.zeros(1, np.int64))
+    no_int32s, no_int32s_2d = np.empty(0, np.int32), np.empty((0, streams), np.int32)
+    return RecordedScans(
+        no_int32s, no_int32s, no_int32s, no_int32s_2d, no_int32s_2d, no_int32s_2d, np.zeros(1, np.int64)
+    )
 
 
 def allocate_scans(rows: int, streams: int) -> RecordedScans:
-    """Room for so many rows. Called by whoever calls a kernel, so not compiled."""
+    """Allocate room for this many recorded rows. The caller of a kernel calls it, so it is not compiled."""
     origin, row, fresh_by = (np.empty(rows, np.int32) for _ in range(3))
     loops, start, stop = (np.empty((rows, streams), np.int32) for _ in range(3))
     return RecordedScans(origin, row, fresh_by, loops, start, stop, np.zeros(1, np.int64))

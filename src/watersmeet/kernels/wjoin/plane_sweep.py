@@ -1,8 +1,9 @@
-"""MW-join's plane sweep: each stream's rows in one order of time, old and new alike, and the stretch of it that is in
-the join buffer.
+"""MW-join's plane sweep: the rows of each stream in order of time, the range in the join buffer, and Mode 2's scan.
 
-The sweep goes by (time, stream, place). Because old rows take part in it where their times put them, a buffer never
-holds a row later than the one being admitted, even when rows of earlier calls are later than those of this one.
+The sweep goes by (time, stream, place). Old rows take part in it at their own times. So a buffer never holds a row
+later than the one being admitted, even when rows of earlier calls are later than those of this one.
+
+Mode 2 scans the other buffers for each admitted row. Their rows are all inside the period, so it compares only codes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from watersmeet.kernels.wjoin.outputs import RecordedScans, WindowJoinCounters, 
 
 
 class PlaneSweep(NamedTuple):
-    """Stream s holds the places `head[s] … tail[s] - 1` in its buffer; those up to `stop[s]` are still to come.
+    """Position of the sweep: stream s holds the places `head[s] … tail[s] - 1` in its buffer.
 
-    `fresh` is the last place of a new row admitted, by stream.
+    The places up to `stop[s]` are still to come. `fresh[s]` is the last place of an admitted new row.
     """
 
     times: NDArray[np.int64]
@@ -40,17 +41,16 @@ def start_sweep(
     old: NDArray[np.int64],
     reach: NDArray[np.int64],
 ) -> PlaneSweep:
-    """The sweep at the first new row: what no new row reaches is left out, and what comes before all of them is in the
-    buffers already.
+    """Return the sweep at the first new row.
 
-    A combination of rows that all come before the first new row has nothing new in it, so there is nothing to join up
-    to there.
+    Rows that no new row reaches are left out, and rows before all new rows are in the buffers already. A combination of
+    rows that all come before the first new row has nothing new in it, so there is nothing to join up to there.
     """
     rows = np.empty(times.size, np.int32)
     first_us, last_us = LAST_US, FIRST_US
     for stream in range(old.size):
         start, middle, stop = offsets[stream], offsets[stream] + old[stream], offsets[stream + 1]
-        _merge(times, start, middle, stop, rows)
+        _merge_by_time(times, start, middle, stop, rows)
         if middle < stop:
             first_us, last_us = min(first_us, times[middle]), max(last_us, times[stop - 1])
     sorted_times, sorted_codes = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
@@ -71,8 +71,8 @@ def start_sweep(
 
 
 @subroutine
-def _merge(times: NDArray[np.int64], start: int, middle: int, stop: int, rows: NDArray[np.int32]) -> None:
-    """Writes the row numbers of one stream in order of time, old rows first among equals."""
+def _merge_by_time(times: NDArray[np.int64], start: int, middle: int, stop: int, rows: NDArray[np.int32]) -> None:
+    """Write the row numbers of one stream in order of time, old rows first among equals."""
     left, right = start, middle
     for at in range(start, stop):
         if left < middle and (right == stop or times[left] <= times[right]):
@@ -85,7 +85,7 @@ def _merge(times: NDArray[np.int64], start: int, middle: int, stop: int, rows: N
 
 @subroutine
 def find_first_at_least(times: NDArray[np.int64], start: int, stop: int, bound_us: int) -> int:
-    """The first place of a sorted stretch that is not before the bound."""
+    """Return the first place of a sorted range that is not before the bound."""
     while start < stop:
         middle = (start + stop) >> 1
         if times[middle] < bound_us:
@@ -96,16 +96,15 @@ def find_first_at_least(times: NDArray[np.int64], start: int, stop: int, bound_u
 
 
 _NEVER = -1
-_BEGIN = -1
+_START = -1
 
 
 class PeriodScan(NamedTuple):
-    """The loops' state: by stream, where its loop starts; by depth, the stream, how far the loop is, and what the rows
-    further out allow.
+    """State of the loops: by stream, the start of its loop; by depth, the stream, the progress and the limits.
 
-    `floor_us[d]` is the time before which no row at depth d may be; `has_fresh[d]` says whether a row chosen further
-    out is new. A combination that lacks one has to take it where the last chance to do so is, and there only rows from
-    `old[s]` on count.
+    `floor_us[d]` is the time before which no row at depth d may be. `has_fresh[d]` tells whether an outer loop has
+    chosen a new row. A combination without one has to take it at the last possible loop, where only rows from `old[s]`
+    on count.
     """
 
     reach: NDArray[np.int64]
@@ -146,25 +145,26 @@ def join_admitted_row(
     count: int,
     scans: RecordedScans,
 ) -> tuple[NDArray[np.int32], int]:
-    """Append every combination of the row at `place` with rows admitted before it, if there is something new in it; or
-    record the scans.
+    """Append every combination of the row at `place` with rows admitted before it, or record the scans.
+
+    Combinations without a new row are skipped.
     """
     times, codes, numbers = sweep.times, sweep.codes, sweep.rows
     is_new = numbers[place] >= scan.old[origin]
-    fresh_by = _nest(sweep, scan, origin)
+    fresh_by = _order_loops(sweep, scan, origin)
     if not is_new and fresh_by == _NEVER:
         return rows, count
     if scans.row.size:
-        _record(sweep, scan, origin, numbers[place], fresh_by, scans)
+        _record_scans(sweep, scan, origin, numbers[place], fresh_by, scans)
         return rows, count
     code, depth = codes[place], np.int64(0)
     scan.chosen[origin] = numbers[place]
-    scan.has_fresh[0], scan.floor_us[0], scan.at[0] = is_new, FIRST_US, _BEGIN
+    scan.has_fresh[0], scan.floor_us[0], scan.at[0] = is_new, FIRST_US, _START
     while depth >= 0:
         stream = scan.stream[depth]
         start, stop = scan.at[depth], sweep.tail[stream]
         least_row = scan.old[stream] if depth == fresh_by and not scan.has_fresh[depth] else 0
-        if start == _BEGIN:
+        if start == _START:
             start = find_first_from(times, scan.start[stream], stop, scan.floor_us[depth])
             counters.probes[origin, stream] += 1
             counters.touched[origin, stream] += stop - start
@@ -178,7 +178,7 @@ def join_admitted_row(
                 scan.chosen[stream] = numbers[found]
                 scan.has_fresh[depth] = scan.has_fresh[depth - 1] or numbers[found] >= scan.old[stream]
                 scan.floor_us[depth] = max(scan.floor_us[depth - 1], earliest_within(times[found], scan.reach[stream]))
-                scan.at[depth] = _BEGIN
+                scan.at[depth] = _START
         else:
             rows = reserve_columns(rows, count, stop - start)
             matched = collect_new_matches(codes, numbers, start, stop, code, least_row, rows[stream], count)
@@ -189,7 +189,9 @@ def join_admitted_row(
 
 
 @subroutine
-def _record(sweep: PlaneSweep, scan: PeriodScan, origin: int, row: int, fresh_by: int, scans: RecordedScans) -> None:
+def _record_scans(
+    sweep: PlaneSweep, scan: PeriodScan, origin: int, row: int, fresh_by: int, scans: RecordedScans
+) -> None:
     at = scans.used[0]
     scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, fresh_by
     for depth in range(scan.reach.size - 1):
@@ -201,7 +203,7 @@ def _record(sweep: PlaneSweep, scan: PeriodScan, origin: int, row: int, fresh_by
 
 @subroutine
 def has_partners(sweep: PlaneSweep, scan: PeriodScan, origin: int, place: int) -> bool:
-    """Sets where each loop starts; false as soon as one of them would be empty."""
+    """Set the start of each loop; return false as soon as one of them would be empty."""
     time_us, reach = sweep.times[place], scan.reach
     for stream in range(reach.size):
         if stream != origin:
@@ -214,15 +216,18 @@ def has_partners(sweep: PlaneSweep, scan: PeriodScan, origin: int, place: int) -
 
 @subroutine
 def find_first_from(times: NDArray[np.int64], start: int, stop: int, floor_us: int) -> int:
-    """With one window for all, heads are never before the floor and nothing is searched."""
+    """Return the first place that is not before the floor.
+
+    With one window for all pairs, heads are never before the floor and nothing is searched.
+    """
     if start == stop or times[start] >= floor_us:
         return start
     return find_first_at_least(times, start, stop, floor_us)  # type: ignore[no-any-return] # numba's int
 
 
 @subroutine
-def _nest(sweep: PlaneSweep, scan: PeriodScan, origin: int) -> int:
-    """Orders the loops by reach, then by length, and returns the last depth that has new rows to offer.
+def _order_loops(sweep: PlaneSweep, scan: PeriodScan, origin: int) -> int:
+    """Order the loops by reach, then by length, and return the last depth that has new rows.
 
     The order hardly changes from one row to the next, so an insertion sort has little to do.
     """
@@ -256,7 +261,7 @@ def _nests_outside(
 def _next_match(
     codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int, stop: int, code: int, least_row: int
 ) -> int:
-    """The next place that joins, or `stop`."""
+    """Return the next place that joins, or `stop`."""
     for at in range(np.uint64(start), np.uint64(stop)):  # unsigned: no check for indexes that count from the end
         if codes[at] == code and numbers[at] >= least_row:
             return np.int64(at)  # type: ignore[return-value] # numba's int
@@ -274,7 +279,10 @@ def collect_new_matches(
     column: NDArray[np.int32],
     count: int,
 ) -> int:
-    """The innermost loop: writes the row numbers that join from place `count` on; returns the place behind them."""
+    """Run the innermost loop: write the row numbers that join from place `count` on.
+
+    Return the place after them.
+    """
     for at in range(np.uint64(start), np.uint64(stop)):
         if codes[at] == code and numbers[at] >= least_row:
             column[np.uint64(count)] = numbers[at]

@@ -3,15 +3,15 @@
 Each new row joins every row that the other buffers hold, inside the window or not. The windows are checked on complete
 combinations. After every `clean_up_every` new rows, the buffers drop the rows that NLW-join would have dropped by then.
 
-XJoin is ripple join with a hash table per stream: a new row is compared only with the rows of the buckets it visits. The
-buffers are in memory, so XJoin's later stages, which join rows spilled to disk, have nothing to do.
+XJoin is ripple join with a hash table per stream: a new row is compared only with the rows of the buckets it visits.
+The buffers are in memory, so XJoin's later stages, which join rows spilled to disk, have nothing to do.
 
-The clean-up interval counts from the start of the call. The old rows come on top: a caller that drops its old rows after
-each call cleans up at least that often as well.
+The clean-up interval counts from the start of the call; the old rows come on top. A caller that drops its old rows
+after each call cleans up that often as well.
 
 References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999); Urhan, Franklin, "XJoin: A
-Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window
-Constraints" (2002), section 4.3, figures 7 and 8.
+Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with
+Window Constraints" (2002), section 4.3, figures 7 and 8.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def ripple_join(
     reach_us: NDArray[np.int64],
     clean_up_every: int,
 ) -> WindowJoinResult:
-    """The combinations of `window_join_definition`, by nested loops over all that has been seen since the last
-    clean-up.
-    """
+    """Return the combinations of `window_join_definition`, by nested loops over the rows since the last clean-up."""
     rows, count, counters, _ = _run(
         times,
         codes,
@@ -108,7 +106,7 @@ def xjoin(
     buckets: NDArray[np.int64],
     clean_up_every: int,
 ) -> WindowJoinResult:
-    """The combinations of `window_join_definition`, by hash tables of all that has been seen since the last clean-up."""
+    """Return the combinations of `window_join_definition`, found by hash tables of the rows since the last clean-up."""
     rows, count, counters, _ = _run(
         times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, empty_scans(old.size)
     )
