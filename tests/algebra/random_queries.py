@@ -95,7 +95,7 @@ def compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     several = st.lists(inner, min_size=2, max_size=4).map(tuple)
     some = st.lists(inner, min_size=1, max_size=3).map(tuple)
     calls = st.sampled_from(sorted(FUNCTIONS)).flatmap(
-        lambda name: st.lists(inner, min_size=FUNCTIONS[name].fewest, max_size=FUNCTIONS[name].most or 4).map(
+        lambda name: st.lists(inner, min_size=FUNCTIONS[name].min_args, max_size=FUNCTIONS[name].max_args or 4).map(
             lambda args: Call(name, tuple(args))
         )
     )

@@ -22,7 +22,6 @@ def names(text: str) -> list[str]:
 
 
 # --- resolving
-# --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_columns_get_their_source_and_their_declared_name() -> None:
@@ -88,7 +87,7 @@ def test_names_that_differ_in_case_only_are_ambiguous_in_a_third_case() -> None:
         ),
         (
             "SELECT * FROM bids [PARTITION BY price, PRICE ROWS 5]",
-            "a column stands twice in PARTITION BY",
+            "a column appears twice in PARTITION BY",
             "bids [PARTITION BY price, PRICE ROWS 5]",
         ),
         (
@@ -122,7 +121,6 @@ def test_queries_built_by_hand_bind_too() -> None:
 
 
 # --- output names
-# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_outputs_are_called_by_alias_else_by_name_else_with_the_source() -> None:
@@ -166,7 +164,6 @@ def test_two_outputs_of_one_name_are_refused(items: str, name: str, place: str) 
 
 
 # --- aggregation
-# ------------------------------------------------------------------------------------------------------------------------
 
 GROUPED = "FROM sales_a [ROWS 5] AS a"
 
@@ -196,9 +193,13 @@ def test_every_goes_with_aggregates() -> None:
         (f"SELECT * {GROUPED} GROUP BY item", "a.store is neither grouped nor aggregated", "*"),
         (f"SELECT item + 1 {GROUPED} GROUP BY item + 2", "a.item is neither grouped nor aggregated", "item"),
         (f"SELECT store {GROUPED} GROUP BY store HAVING item > 1", "a.item is neither grouped nor aggregated", "item"),
-        (f"SELECT store {GROUPED} WHERE COUNT(*) > 1", "an aggregate cannot stand in WHERE", "COUNT(*)"),
-        (f"SELECT store {GROUPED} GROUP BY COUNT(*)", "an aggregate cannot stand in GROUP BY", "COUNT(*)"),
-        (f"SELECT SUM(1 + MAX(item)) {GROUPED}", "an aggregate inside an aggregate", "SUM(1 + MAX(item))"),
+        (f"SELECT store {GROUPED} WHERE COUNT(*) > 1", "an aggregate is not allowed in WHERE", "COUNT(*)"),
+        (f"SELECT store {GROUPED} GROUP BY COUNT(*)", "an aggregate is not allowed in GROUP BY", "COUNT(*)"),
+        (
+            f"SELECT SUM(1 + MAX(item)) {GROUPED}",
+            "an aggregate inside an aggregate is not supported",
+            "SUM(1 + MAX(item))",
+        ),
         (f"SELECT store {GROUPED} GROUP BY 1", "GROUP BY takes columns and expressions, not constants", "1"),
         (
             f"SELECT store {GROUPED} HAVING store = 'x'",
@@ -208,7 +209,7 @@ def test_every_goes_with_aggregates() -> None:
         ("SELECT COUNT(*) FROM kinds [ROWS 5] GROUP BY list", "GROUP BY cannot take a list<item: int64>", "list"),
         (
             f"SELECT item {GROUPED} EVERY 5 SECONDS",
-            "EVERY belongs to aggregation queries; this one gives each result as soon as it is known",
+            "EVERY is for aggregation queries; this query emits each result as soon as it is known",
             "EVERY",
         ),
     ],

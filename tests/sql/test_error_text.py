@@ -100,7 +100,7 @@ def test_a_word_of_the_language_as_a_name() -> None:
 
         1 | SELECT a.x AS end FROM s AS a
                           ^^^
-        a word of the language is a name only in quotes: "end"
+        quote a reserved word to use it as a name: "end"
     """)
 
 
@@ -128,7 +128,7 @@ def test_types_that_do_not_compare() -> None:
 
         2 | WHERE b.price > '10' AND TRUE
                   ^^^^^^^^^^^^^^
-        a number is written without quotes; CAST makes a number of a string
+        write a number without quotes, or CAST the string to a number
     """)
 
 
@@ -144,7 +144,7 @@ def test_a_malformed_time_in_quotes() -> None:
 
 def test_every_without_an_aggregate() -> None:
     assert str(unbound("SELECT * FROM bids [ROWS 5] EVERY 5 SECONDS")) == shown("""
-        EVERY belongs to aggregation queries; this one gives each result as soon as it is known
+        EVERY is for aggregation queries; this query emits each result as soon as it is known
 
         1 | SELECT * FROM bids [ROWS 5] EVERY 5 SECONDS
                                         ^^^^^
@@ -164,11 +164,11 @@ def test_a_column_beside_an_aggregate() -> None:
 
 def test_a_stream_without_a_window() -> None:
     assert str(unbound("SELECT a.item\nFROM sales_a AS a, sales_b [ROWS 5] AS b")) == shown("""
-        stream "a" has no window, so its rows would have to be kept for ever
+        stream "a" has no window, so its rows would have to be kept forever
 
         2 | FROM sales_a AS a, sales_b [ROWS 5] AS b
                  ^^^^^^^^^^^^
-        give it one, like [RANGE 10 SECONDS] or [ROWS 1000]; [LANDMARK] if it really is to keep everything
+        give it one, like [RANGE 10 SECONDS] or [ROWS 1000]; [LANDMARK] keeps every row
     """)
 
 

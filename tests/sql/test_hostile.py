@@ -123,7 +123,6 @@ def _stack() -> list[object]:
 
 
 # --- fuzzing
-# ----------------------------------------------------------------------------------------------------------------------------
 
 WORDS_TEXT = """
     SELECT FROM WHERE GROUP BY HAVING EVERY WINDOW DWINDOW AS AND OR NOT IN BETWEEN LIKE IS NULL TRUE CASE WHEN THEN ELSE END JOIN INNER

@@ -30,7 +30,7 @@ WHERE = "SELECT * FROM s AS a WHERE "
         (WHERE + "EXISTS (SELECT 1)", "a query inside a query is not supported", "SELECT"),
         ("SELECT DISTINCT a FROM s", "DISTINCT is not supported", "DISTINCT"),
         ("SELECT COUNT(DISTINCT a) FROM s", "DISTINCT inside an aggregate is not supported", "DISTINCT"),
-        ("SELECT ALL a FROM s", "ALL is not part of the query language", "ALL"),
+        ("SELECT ALL a FROM s", "ALL is not supported", "ALL"),
         ("SELECT * EXCEPT (a) FROM s", "* EXCEPT is not supported", "EXCEPT"),
         (
             "SELECT * FROM s ORDER  BY a",
@@ -69,10 +69,10 @@ WHERE = "SELECT * FROM s AS a WHERE "
         (WHERE + "a.x LIKE 'b' ESCAPE '!'", "LIKE … ESCAPE is not supported", "ESCAPE"),
         (WHERE + "a.x << 2", "<< is not supported", "a.x << 2"),
         (WHERE + "a.x AT TIME ZONE 'UTC' = a.y", "AT TIME ZONE is not supported", "AT"),
-        (WHERE + "(a.x, a.y) = (1, 2)", "several values in parentheses stand after IN only", ","),
-        (WHERE + "a.* = 1", "a star stands in SELECT and in COUNT(*) only", "a.*"),
+        (WHERE + "(a.x, a.y) = (1, 2)", "several values in parentheses are allowed only after IN", ","),
+        (WHERE + "a.* = 1", "a star is allowed only in SELECT and in COUNT(*)", "a.*"),
         (WHERE + "n'text' = a.x", "strings take no letter before the quote", "n'text'"),
-        (WHERE + "a.x LIKE 'b\\'", "the pattern ends in a backslash that takes nothing", "'b\\'"),
+        (WHERE + "a.x LIKE 'b\\'", "the pattern ends in a backslash that escapes nothing", "'b\\'"),
     ],
 )
 def test_a_construct_is_refused_by_name(text: str, message: str, place: str) -> None:
@@ -171,12 +171,12 @@ def test_what_does_not_belong_is_pointed_at(text: str, place: str) -> None:
         (WHERE + "CAST(a.x AS VARCHAR(5)) = 1", "VARCHAR takes no size", "VARCHAR(5)"),
         (
             WHERE + "CAST(a.x AS DECIMAL(39, 2)) = 1",
-            "DECIMAL takes its digits and how many of them stand behind the point",
+            "DECIMAL takes a precision and a scale",
             "DECIMAL(39, 2)",
         ),
         (
             WHERE + "CAST(a.x AS DECIMAL) = 1",
-            "DECIMAL takes its digits and how many of them stand behind the point",
+            "DECIMAL takes a precision and a scale",
             "DECIMAL",
         ),
         (WHERE + "DATE '2024-02-30' = a.x", "this is not a date", "DATE '2024-02-30'"),
@@ -241,7 +241,7 @@ FROM = "SELECT * FROM s AS a, t AS b "
             "a ROWS window holds between 1 and 2147483647 rows, got 2147483648",
             "2147483648",
         ),
-        ("SELECT * FROM s [ROWS 1.5]", "a number of rows is whole, not 1.5", "1.5"),
+        ("SELECT * FROM s [ROWS 1.5]", "a number of rows is an integer, not 1.5", "1.5"),
         (
             "SELECT * FROM s [RANGE 99999999999999999 WEEKS]",
             "a window of 60479999999999999395200000000 microseconds is too long",
@@ -251,7 +251,7 @@ FROM = "SELECT * FROM s AS a, t AS b "
         ("SELECT * FROM s [RANGE 1e-999999999 WEEKS]", "a length is a whole number of microseconds", "1e-999999999"),
         ("SELECT * FROM s [RANGE 0.5 MICROSECONDS]", "a length is a whole number of microseconds", "0.5"),
         ("SELECT * FROM s [ROWS 5] AS a [ROWS 6]", "a source has one window", "["),
-        ("SELECT * FROM s [PARTITION BY x, x ROWS 5]", "a column stands twice in PARTITION BY", "5"),
+        ("SELECT * FROM s [PARTITION BY x, x ROWS 5]", "a column appears twice in PARTITION BY", "5"),
         (FROM + "WINDOW = -1 SECONDS", "a window must not be negative, got -1 SECONDS", "-1 SECONDS"),
         (FROM + "WINDOW (a, b) = -1 DAYS", "a window must not be negative, got -1 DAYS", "-1 DAYS"),
         (FROM + "DWINDOW (a, b) = -1 WEEKS", "a window must not be negative, got -1 WEEKS", "-1 WEEKS"),
@@ -317,5 +317,5 @@ def test_a_broken_window_or_join_is_pointed_at(text: str, place: str) -> None:
 )
 def test_clauses_have_an_order_and_stand_once(text: str, place: str) -> None:
     error = refused(text)
-    assert error.message == f"{place} stands in the wrong place, or twice"
+    assert error.message == f"{place} is in the wrong place or repeated"
     assert underlined(error) == place

@@ -253,9 +253,9 @@ def test_functions_and_aggregates(written: str, meant: str, kind: pa.DataType) -
         ("SUM(flag)", "SUM takes a number, not a BOOLEAN", "flag"),
         ("AVG(span)", "AVG takes a number, not a duration[ms]", "span"),
         ("MAX(list)", "MAX cannot take a list<item: int64>", "list"),
-        ("CAST(list AS VARCHAR)", "a list<item: int64> cannot be made a VARCHAR", "list"),
-        ("CAST(ts AS BIGINT)", "a TIMESTAMP cannot be made a BIGINT", "ts"),
-        ("CAST(flag AS DATE)", "a BOOLEAN cannot be made a DATE", "flag"),
+        ("CAST(list AS VARCHAR)", "a list<item: int64> cannot be cast to VARCHAR", "list"),
+        ("CAST(ts AS BIGINT)", "a TIMESTAMP cannot be cast to BIGINT", "ts"),
+        ("CAST(flag AS DATE)", "a BOOLEAN cannot be cast to DATE", "flag"),
     ],
 )
 def test_what_does_not_type_is_refused_with_its_place(expression: str, message: str, place: str) -> None:

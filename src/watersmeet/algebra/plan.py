@@ -91,7 +91,7 @@ def parse_tree(nested: Any) -> Tree | None:
         raise PlanError("a tree of joins is written as nested pairs of sources", hint='write (("a", "b"), "c")')
     left, right = (parse_tree(side) for side in nested)
     if left is None or right is None:
-        raise PlanError("a tree of joins has a source at every leaf")
+        raise PlanError("a tree of joins must have a source at every leaf")
     return left, right
 
 
@@ -124,14 +124,14 @@ class Plan:
         if self.evaluate_us < 0 or self.expire_us < 0:
             raise PlanError("an interval cannot be negative")
         if self.cleanup_rows < 1:
-            raise PlanError("clean-up needs at least one row between two rounds")
+            raise PlanError("cleanup_rows must be at least 1")
         if self.global_order and self.orders:
             raise PlanError("give either one order for all origins or an order per origin, not both")
         for name, share in self.drop:
             if not 0 <= share <= 1:  # also refuses NaN
                 raise PlanError(f'the share of "{name}" to drop is {share}; it goes from 0 to 1')
         if self.tree is not None and len(set(tree_leaves(self.tree))) < len(tree_leaves(self.tree)):
-            raise PlanError("a tree of joins names each source once")
+            raise PlanError("a tree of joins must name each source once")
 
     def order(self, origin: str) -> tuple[str, ...] | None:
         return dict(self.orders).get(origin, self.global_order or None)

@@ -242,10 +242,10 @@ class BoundQuery:
             needs_window = self.is_aggregation or bounds.retention_us(i, streams) >= FOREVER_US
             if source.window is None and needs_window:
                 raise QueryError(
-                    f'stream "{source.alias}" has no window, so its rows would have to be kept for ever',
+                    f'stream "{source.alias}" has no window, so its rows would have to be kept forever',
                     span=source.span,
                     text=self.query.text,
-                    hint="give it one, like [RANGE 10 SECONDS] or [ROWS 1000]; [LANDMARK] if it really is to keep everything",
+                    hint="give it one, like [RANGE 10 SECONDS] or [ROWS 1000]; [LANDMARK] keeps every row",
                 )
 
 

@@ -187,7 +187,6 @@ def query_to_mermaid(query: Query) -> str:
 
 
 # --- clauses
-# ----------------------------------------------------------------------------------------------------------------------------
 
 
 def _listed(word: str, between: str, show: Callable[[TreeNode], str]) -> Callable[[TreeNode], str]:
@@ -249,7 +248,6 @@ _CLAUSES: dict[str, Callable[[TreeNode], str]] = {
 }
 
 # --- JSON and pictures
-# ------------------------------------------------------------------------------------------------------------------
 
 
 def _dict(node: TreeNode) -> dict[str, Json]:

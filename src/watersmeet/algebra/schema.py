@@ -64,7 +64,7 @@ def check_unique_names(name: str, fields: pa.Schema) -> None:
     seen: set[str] = set()
     for column in fields.names:
         if column in seen:
-            raise InputError(f'column "{column}" stands twice in "{name}"', hint="rename one of them")
+            raise InputError(f'column "{column}" appears twice in "{name}"', hint="rename one of them")
         seen.add(column)
 
 

@@ -55,7 +55,7 @@ class RowsWindow:
         if not 1 <= self.count < 2**31:
             raise QueryError(f"a ROWS window holds between 1 and {2**31 - 1} rows, got {self.count}")
         if len(set(self.partition_by)) != len(self.partition_by):
-            raise QueryError("a column stands twice in PARTITION BY")
+            raise QueryError("a column appears twice in PARTITION BY")
 
     def __str__(self) -> str:
         columns = ", ".join(quote_name(name) for name in self.partition_by)

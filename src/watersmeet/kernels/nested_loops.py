@@ -346,9 +346,9 @@ def _set_bounds(times, ends, ranks, offsets, later_by, order, chosen, origin, le
 
 
 @inlined_subroutine
-def _satisfies_conditions(
+def _satisfies_conditions(  # type: ignore[no-untyped-def] # numba infers
     values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
-):  # type: ignore[no-untyped-def] # numba infers
+):
     """Return whether a row satisfies every condition of its loop, except the equality it was found by."""
     for condition in range(conditions[origin, level, 0] + found_by_key, conditions[origin, level, 1]):
         left = values[column_at[order[origin, level], column[condition]] + row]

@@ -1,4 +1,4 @@
-"""The query language: text to `Query`, and a `Query` against schemas to `BoundQuery`."""
+"""The SQL front end: query text to `Query`, and a `Query` with schemas to `BoundQuery`."""
 
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse

@@ -1,4 +1,9 @@
-"""A query against the schemas of its sources: names resolved, types checked, every coercion spelled out as a `Cast`."""
+"""Binding: resolve the names of a query, check its types, and make every coercion a `Cast`.
+
+An output column has the name of its alias, or else its own name. An expression without an alias has its text, without
+the sources, as its name. Where two names clash, columns without an alias get their source as a prefix: `a_store`,
+`b_store`.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +48,10 @@ from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, 
 
 
 def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
-    """The query over known schemas, keyed by the names FROM uses.
+    """Bind the query to schemas, keyed by the names that FROM uses.
 
-    Whatever does not resolve or does not type is a `QueryError` that points into the query's text.
+    A name that does not resolve or an expression that does not type is a `QueryError` that points into the query's
+    text.
 
     >>> from watersmeet.algebra.render import format_expression
     >>> from watersmeet.algebra.schema import StreamSchema
@@ -56,30 +62,30 @@ def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
     CAST(bids.price AS BIGINT) * 2
     """
     try:
-        return _bound(query, schemas)
+        return _bind_query(query, schemas)
     except QueryError as error:
         attach_text(error, query.text)
         raise
 
 
-def _bound(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
+def _bind_query(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
     declared, sources = resolve_sources(query, schemas)
     binder = Binder(Scope(sources))
-    where = _condition(query.where, "WHERE", binder)
+    where = _bind_condition(query.where, "WHERE", binder)
     group_by = tuple(binder.bind(key).expr for key in query.group_by)
-    having = _condition(query.having, "HAVING", binder)
+    having = _bind_condition(query.having, "HAVING", binder)
     outputs = name_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
     check_group_keys(query, group_by, binder.scope)
     check_aggregation(query, where, group_by, having, outputs)
     return BoundQuery(declared, sources, tuple(output for output, _ in outputs), where, group_by, having)
 
 
-def _condition(expr: Expr | None, clause: str, binder: Binder) -> Expr | None:
+def _bind_condition(expr: Expr | None, clause: str, binder: Binder) -> Expr | None:
     return None if expr is None else binder.condition(expr, clause)
 
 
 class Binder:
-    """Expressions over a scope, each with its type."""
+    """Binds expressions over a scope, each with its type."""
 
     def __init__(self, scope: Scope):
         self.scope = scope
@@ -104,7 +110,7 @@ class Binder:
         return TypedExpr(expr, expr.type)
 
     def comparison(self, expr: Comparison) -> TypedExpr:
-        left, right = self._compared((expr.left, expr.right), expr.op)
+        left, right = self._coerce_operands((expr.left, expr.right), expr.op)
         return _boolean(Comparison(expr.op, left, right, span=expr.span))
 
     def arithmetic(self, expr: Arithmetic) -> TypedExpr:
@@ -135,11 +141,11 @@ class Binder:
         return _boolean(Not(self.condition(expr.arg, "NOT"), span=expr.span))
 
     def membership(self, expr: In) -> TypedExpr:
-        arg, *options = self._compared((expr.arg, *expr.options), "IN")
+        arg, *options = self._coerce_operands((expr.arg, *expr.options), "IN")
         return _boolean(In(arg, tuple(options), span=expr.span))
 
     def between(self, expr: Between) -> TypedExpr:
-        arg, low, high = self._compared((expr.arg, expr.low, expr.high), "BETWEEN")
+        arg, low, high = self._coerce_operands((expr.arg, expr.low, expr.high), "BETWEEN")
         return _boolean(Between(arg, low, high, span=expr.span))
 
     def like(self, expr: Like) -> TypedExpr:
@@ -148,7 +154,7 @@ class Binder:
             raise QueryError(
                 f"LIKE takes a string, not a {format_type(arg.type)}",
                 span=arg.span,
-                hint="CAST(… AS VARCHAR) makes one",
+                hint="use CAST(… AS VARCHAR)",
             )
         return _boolean(Like(convert_to(arg, pa.string()), expr.pattern, span=expr.span))
 
@@ -178,8 +184,8 @@ class Binder:
         arg, kind = type_aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
         return TypedExpr(Aggregate(expr.function, arg, span=expr.span), kind)
 
-    def _compared(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:
-        """The parts as values of one type; where all are NULL, of one that compares."""
+    def _coerce_operands(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:
+        """Bind the operands and coerce them to one type; if all are NULL, to a type that compares."""
         operands = [self.bind(part) for part in parts]
         exprs, kind = coerce_to_common_type(operands, what)
         return [convert_to(operand, pa.bool_()) for operand in operands] if kind == pa.null() else exprs
@@ -221,20 +227,20 @@ class _Candidate:
 def name_outputs(
     select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
 ) -> list[tuple[Output, Span | None]]:
-    """The outputs in order, each with its place in the text; names are unique."""
-    candidates = list(_candidates(select, scope, bind))
+    """Return the outputs in order, each with its span in the text; names are unique."""
+    candidates = list(_list_candidates(select, scope, bind))
     wanted = Counter(candidate.alias or candidate.short for candidate in candidates)
     names = [c.alias or (c.short if wanted[c.short] == 1 else c.long) for c in candidates]
     _check_unique(candidates, names)
     return [(Output(name, candidate.expr), candidate.span) for name, candidate in zip(names, candidates, strict=True)]
 
 
-def _candidates(
+def _list_candidates(
     select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
 ) -> Iterator[_Candidate]:
     for item in select:
         if isinstance(item, SelectItem):
-            yield _candidate(item, bind(item.expr))
+            yield _make_candidate(item, bind(item.expr))
             continue
         aliases = (
             [source.alias for source in scope.sources] if item.source is None else [scope.alias(item.source, item.span)]
@@ -244,16 +250,16 @@ def _candidates(
                 yield _Candidate(column, None, column.name, f"{alias}_{column.name}", item.span)
 
 
-def _candidate(item: SelectItem, bound: Expr) -> _Candidate:
+def _make_candidate(item: SelectItem, bound: Expr) -> _Candidate:
     span = item.expr.span
     if isinstance(bound, Column):
         return _Candidate(bound, item.alias, bound.name, f"{bound.source}_{bound.name}", span)
     return _Candidate(
-        bound, item.alias, format_expression(rewrite(item.expr, _without_source)), format_expression(item.expr), span
+        bound, item.alias, format_expression(rewrite(item.expr, _drop_source)), format_expression(item.expr), span
     )
 
 
-def _without_source(expr: Expr) -> Expr:
+def _drop_source(expr: Expr) -> Expr:
     return Column(expr.name) if isinstance(expr, Column) else expr
 
 

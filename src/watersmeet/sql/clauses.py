@@ -1,7 +1,7 @@
-"""The clauses of a query: items, sources with their windows, window constraints, EVERY.
+"""Grammar of the clauses: select items, sources with their windows, window constraints, EVERY.
 
-The result is sqlglot's `Select`, with windows and lengths, which need nothing more than the text, already as the
-algebra's values.
+The result is sqlglot's `Select`. Windows and lengths need nothing but the text, so they are already values of the
+algebra.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from watersmeet.errors import QueryError, Span
 from watersmeet.sql.grammar import ExpressionGrammar
 from watersmeet.sql.spans import errors_at, node_span
 
-#: sqlglot has no token for EVERY. SETTINGS is one that ends a query in another dialect and has no use in this one.
+#: sqlglot has no token for EVERY. SETTINGS ends a query in another dialect and has no use in this one.
 EVERY_TOKEN = TokenType.SETTINGS
 
 _WINDOWS = "a window: RANGE, WINDOW, ROWS, PARTITION BY … ROWS, TUMBLE or LANDMARK"
@@ -33,7 +33,7 @@ _LENGTH = "a length, like 10 SECONDS"
 
 @dataclass(frozen=True, slots=True)
 class ParsedConstraint:
-    """`WINDOW (first, second) = length`, or `WINDOW = length` when no names are given; names as written."""
+    """`WINDOW (first, second) = length`, or `WINDOW = length` if `names` is None; names as written."""
 
     names: tuple[exp.Identifier, exp.Identifier] | None
     length_us: int
@@ -42,24 +42,28 @@ class ParsedConstraint:
 
 
 class QueryGrammar(ExpressionGrammar):
+    """Grammar of a whole query."""
+
     def _parse_statement(self) -> exp.Expr | None:
-        """SELECT … FROM … [WINDOW …] [WHERE …] [WINDOW …] [GROUP BY …] [HAVING …] [EVERY …], and nothing behind."""
+        """Parse a query up to the end of the text.
+
+        SELECT … FROM … [WINDOW …] [WHERE …] [WINDOW …] [GROUP BY …] [HAVING …] [EVERY …]
+        """
         self._expect(TokenType.SELECT, "SELECT")
-        query = exp.Select(expressions=self._listed(self._parse_select_item))
+        query = exp.Select(expressions=self._parse_list(self._parse_select_item))
         self._expect(TokenType.FROM, '"," or FROM')
         query.set("from_", self._parse_source())
-        query.set("joins", self._parse_joined())
+        query.set("joins", self._parse_from_rest())
         pairs = self._parse_constraints()
         query.set("where", self._parse_condition_after(TokenType.WHERE))
         query.set("pairs", pairs or self._parse_constraints())
-        query.set("group", self._listed(self._parse_disjunction) if self._match(TokenType.GROUP_BY) else None)
+        query.set("group", self._parse_list(self._parse_disjunction) if self._match(TokenType.GROUP_BY) else None)
         query.set("having", self._parse_condition_after(TokenType.HAVING))
         query.set("every", self._parse_every())
         self._expect_end()
         return query
 
     # --- SELECT and FROM
-    # --------------------------------------------------------------------------------------------------------------
 
     def _parse_select_item(self) -> exp.Expr | None:
         if self._match(TokenType.STAR):
@@ -84,25 +88,25 @@ class QueryGrammar(ExpressionGrammar):
                 raise QueryError(f"{alias.name} (…) is not supported in FROM", span=node_span(alias))
         if self._at(TokenType.L_BRACKET):
             if window is not None:
-                raise QueryError("a source has one window", span=self._here())
+                raise QueryError("a source has one window", span=self._current_span())
             window = self._parse_window_brackets()
-        return self._placed(exp.Table(this=name, alias=alias, window=window), start.start)
+        return self._set_span(exp.Table(this=name, alias=alias, window=window), start.start)
 
     def _parse_source_name(self) -> exp.Identifier:
         if self._at(TokenType.L_PAREN):
-            raise QueryError("FROM takes streams and relations by name, not in parentheses", span=self._here())
+            raise QueryError("FROM takes streams and relations by name, not in parentheses", span=self._current_span())
         name = self._name("the name of a stream or relation")
         if self._at(TokenType.DOT):
             raise QueryError(
                 "a source's name has one part",
-                span=self._here(),
-                hint='a name with a dot in it stands in quotes: "a.b"',
+                span=self._current_span(),
+                hint='quote a name that contains a dot: "a.b"',
             )
         if self._at(TokenType.L_PAREN):
             raise QueryError("FROM takes streams and relations by name, not functions", span=node_span(name))
         return name
 
-    def _parse_joined(self) -> list[exp.Join]:
+    def _parse_from_rest(self) -> list[exp.Join]:
         joins: list[exp.Join] = []
         while True:
             if self._match(TokenType.COMMA):
@@ -113,7 +117,7 @@ class QueryGrammar(ExpressionGrammar):
                 if self._at(TokenType.ON):
                     raise QueryError(
                         "CROSS JOIN has no ON",
-                        span=self._here(),
+                        span=self._current_span(),
                         hint="leave CROSS out, or put the condition into WHERE",
                     )
             elif self._at(TokenType.INNER, TokenType.JOIN):
@@ -129,7 +133,6 @@ class QueryGrammar(ExpressionGrammar):
         return exp.Join(this=source, on=self._parse_disjunction())
 
     # --- windows
-    # ----------------------------------------------------------------------------------------------------------------------
 
     def _parse_window_brackets(self) -> Window | None:
         if not self._match(TokenType.L_BRACKET):
@@ -142,43 +145,42 @@ class QueryGrammar(ExpressionGrammar):
         if self._match_words("WINDOW", "UNTIL", "NOW") or self._match_words("LANDMARK"):
             return LandmarkWindow()
         if self._match_words("RANGE") or self._match_words("WINDOW"):
-            return self._parse_timed(RangeWindow)
+            return self._parse_time_window(RangeWindow)
         if self._match_words("TUMBLE"):
-            return self._parse_timed(TumbleWindow)
+            return self._parse_time_window(TumbleWindow)
         columns: list[str] = []
         if self._match_words("PARTITION", "BY"):
-            columns = self._listed(lambda: self._name("a column").name)
+            columns = self._parse_list(lambda: self._name("a column").name)
         if self._match_words("ROWS"):
-            return self._parse_counted(tuple(columns))
-        raise self._surprise("ROWS, as in PARTITION BY a, b ROWS 10" if columns else _WINDOWS)
+            return self._parse_rows_window(tuple(columns))
+        raise self._unexpected("ROWS, as in PARTITION BY a, b ROWS 10" if columns else _WINDOWS)
 
-    def _parse_timed(self, kind: type[RangeWindow] | type[TumbleWindow]) -> RangeWindow | TumbleWindow:
+    def _parse_time_window(self, kind: type[RangeWindow] | type[TumbleWindow]) -> RangeWindow | TumbleWindow:
         start = self._curr.start
         length_us = self._parse_duration(_LENGTH)
         with errors_at(Span(start, self._prev.end + 1)):
             return kind(length_us)
 
-    def _parse_counted(self, partition_by: tuple[str, ...]) -> RowsWindow:
+    def _parse_rows_window(self, partition_by: tuple[str, ...]) -> RowsWindow:
         start = self._curr.start
         sign = -1 if self._match(TokenType.DASH) else 1
         count = self._expect(TokenType.NUMBER, "a number of rows")
         span = Span(start, count.end + 1)
         if not count.text.isdecimal():
-            raise QueryError(f"a number of rows is whole, not {count.text}", span=span)
+            raise QueryError(f"a number of rows is an integer, not {count.text}", span=span)
         with errors_at(span):
             return RowsWindow(sign * int(count.text), partition_by)
 
     def _match_words(self, *words: str) -> bool:
-        """Words that mean something inside window brackets only, so that they stay names elsewhere."""
+        """Match words that are keywords only inside window brackets; elsewhere they are names."""
         tokens = self._tokens[self._index : self._index + len(words)]
-        found = tuple(token.text.upper() for token in tokens if token.token_type in {TokenType.VAR, TokenType.WINDOW})
-        if found != words:
+        upper = tuple(token.text.upper() for token in tokens if token.token_type in {TokenType.VAR, TokenType.WINDOW})
+        if upper != words:
             return False
         self._advance(len(words))
         return True
 
     # --- constraints and EVERY
-    # --------------------------------------------------------------------------------------------------------
 
     def _parse_constraints(self) -> list[ParsedConstraint]:
         if not self._at(TokenType.WINDOW):
@@ -186,7 +188,7 @@ class QueryGrammar(ExpressionGrammar):
         pairs = [self._parse_window_constraint()]
         while self._match(TokenType.AND):
             if not self._at(TokenType.WINDOW):
-                raise self._surprise("another WINDOW or DWINDOW constraint (conditions stand behind WHERE)")
+                raise self._unexpected("another WINDOW or DWINDOW constraint (conditions belong after WHERE)")
             pairs.append(self._parse_window_constraint())
         return pairs
 
@@ -207,7 +209,7 @@ class QueryGrammar(ExpressionGrammar):
         first = self._name(example)
         self._expect(TokenType.COMMA, example)
         second = self._name(example)
-        self._expect(TokenType.R_PAREN, 'the ")" behind two sources')
+        self._expect(TokenType.R_PAREN, 'the ")" after two sources')
         return first, second
 
     def _parse_every(self) -> int | None:
@@ -220,7 +222,6 @@ class QueryGrammar(ExpressionGrammar):
         return length_us
 
     # --- conditions
-    # -------------------------------------------------------------------------------------------------------------------
 
     def _parse_condition_after(self, keyword: TokenType) -> exp.Expr | None:
         return self._parse_disjunction() if self._match(keyword) else None
@@ -230,11 +231,11 @@ class QueryGrammar(ExpressionGrammar):
             return
         if self._at(*_CLAUSES):
             raise QueryError(
-                f"{self._curr.text.upper()} stands in the wrong place, or twice",
-                span=self._here(),
+                f"{self._curr.text.upper()} is in the wrong place or repeated",
+                span=self._current_span(),
                 hint="the order is SELECT … FROM … WINDOW … WHERE … GROUP BY … HAVING … EVERY …",
             )
-        raise self._surprise()
+        raise self._unexpected()
 
 
 _CLAUSES = {

@@ -1,4 +1,4 @@
-"""Bringing a value to a type: constants at once, everything else by a `Cast` that evaluators carry out."""
+"""Conversion of values to types: constants at once, everything else by a `Cast` that evaluators carry out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from watersmeet.sql.types import NUMBERS, Family, TypedExpr, common_type, family
 
 
 def convert_to(operand: TypedExpr, kind: pa.DataType) -> Expr:
-    """The operand as a value of that type.
+    """Return the operand as a value of that type.
 
     >>> from watersmeet.algebra.expressions import Column
     >>> convert_to(TypedExpr(Literal(2, pa.int64()), pa.int64()), pa.float64())
@@ -28,17 +28,17 @@ def convert_to(operand: TypedExpr, kind: pa.DataType) -> Expr:
     if operand.type == kind:
         return operand.expr
     if isinstance(operand.expr, Literal):
-        constant = _converted_constant(operand.expr, kind)
+        constant = _convert_constant(operand.expr, kind)
         if constant is not None:
             return constant
     return Cast(operand.expr, kind, span=operand.span)
 
 
 def check_cast(operand: TypedExpr, kind: pa.DataType) -> TypedExpr:
-    """CAST as the caller wrote it: kept where a value of the one kind can be made of the other, refused elsewhere."""
+    """Return a CAST that the caller wrote, or refuse it if no value of the one family converts to the other."""
     source, target = operand.family, family_of(kind)
     if not (source is target or source is Family.NULL or {source, target} <= NUMBERS or (source, target) in _CASTS):
-        raise QueryError(f"a {format_type(operand.type)} cannot be made a {format_type(kind)}", span=operand.span)
+        raise QueryError(f"a {format_type(operand.type)} cannot be cast to {format_type(kind)}", span=operand.span)
     used = operand if plain_type(operand.type) == kind else convert_to_plain(operand)
     return TypedExpr(Cast(used.expr, kind, span=operand.span), kind)
 
@@ -61,41 +61,41 @@ _CASTS = {
 
 
 def convert_to_plain(operand: TypedExpr) -> TypedExpr:
-    """The operand as it is used inside expressions: see `kinds.plain`."""
+    """Return the operand with the type that expressions use: see `types.plain_type`."""
     kind = plain_type(operand.type)
     return operand if kind == operand.type else TypedExpr(convert_to(operand, kind), kind)
 
 
-def coerce_to_common_type(operands: Sequence[TypedExpr], what: str) -> tuple[list[Expr], pa.DataType]:
-    """All operands as values of their common type; `what` names the place for the error.
+def coerce_to_common_type(operands: Sequence[TypedExpr], context: str) -> tuple[list[Expr], pa.DataType]:
+    """Return all operands as values of their common type, and the type; `context` names the place for the error.
 
-    When all are NULL the type is NULL, which every evaluator has to know anyway.
+    If all are NULL, the type is NULL, which every evaluator supports.
     """
     for operand in operands:
         if operand.family is Family.OTHER:
             raise QueryError(
-                f"{what} cannot take a {format_type(operand.type)}",
+                f"{context} cannot take a {format_type(operand.type)}",
                 span=operand.span,
                 hint="nested values do not compare",
             )
     kind = common_type(operands)
     if kind is None:
-        raise _mismatch(operands, what)
+        raise _mismatch_error(operands, context)
     return [convert_to(operand, kind) for operand in operands], kind
 
 
-def _mismatch(operands: Sequence[TypedExpr], what: str) -> QueryError:
+def _mismatch_error(operands: Sequence[TypedExpr], context: str) -> QueryError:
     shown = list(dict.fromkeys(format_type(plain_type(operand.type)) for operand in operands))
     hint = "CAST one of them to the other's type"
     if any(operand.is_string_constant for operand in operands) and any(
         operand.family in NUMBERS for operand in operands
     ):
-        hint = "a number is written without quotes; CAST makes a number of a string"
-    return QueryError(f"{what} cannot take {' and '.join(shown)} together", span=span_of_all(operands), hint=hint)
+        hint = "write a number without quotes, or CAST the string to a number"
+    return QueryError(f"{context} cannot take {' and '.join(shown)} together", span=span_of_all(operands), hint=hint)
 
 
-def _converted_constant(literal: Literal, kind: pa.DataType) -> Literal | None:
-    """The constant as one of that type, None where only an evaluator can tell."""
+def _convert_constant(literal: Literal, kind: pa.DataType) -> Literal | None:
+    """Return the constant with that type, or None if only an evaluator can convert it."""
     if literal.value is None:
         return Literal(None, kind, span=literal.span)
     convert = _CONSTANTS.get(type(literal.value))
@@ -106,7 +106,7 @@ def _converted_constant(literal: Literal, kind: pa.DataType) -> Literal | None:
 _EXACT = Context(prec=80)
 
 
-def _number(value: int | float | Decimal, kind: pa.DataType, span: Span | None) -> Value:
+def _convert_number(value: int | float | Decimal, kind: pa.DataType, span: Span | None) -> Value:
     if kind == pa.float64():
         return float(value)
     if family_of(kind) is Family.DECIMAL and not isinstance(value, float):
@@ -114,8 +114,8 @@ def _number(value: int | float | Decimal, kind: pa.DataType, span: Span | None) 
     return value if isinstance(value, int) and kind in {pa.int64(), pa.uint64()} else None
 
 
-def _instant(value: dt.date, kind: pa.DataType, span: Span | None) -> Value:
-    """A date or a naive instant is in UTC."""
+def _convert_instant(value: dt.date, kind: pa.DataType, span: Span | None) -> Value:
+    """Convert a date or timestamp; dates and naive timestamps are in UTC."""
     if not isinstance(kind, pa.TimestampType):
         return None
     instant = value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day)
@@ -124,25 +124,25 @@ def _instant(value: dt.date, kind: pa.DataType, span: Span | None) -> Value:
     return instant.replace(tzinfo=dt.UTC) if instant.tzinfo is None else instant
 
 
-def _read_string(value: str, kind: pa.DataType, span: Span | None) -> Value:
+def _convert_string(value: str, kind: pa.DataType, span: Span | None) -> Value:
     match family_of(kind):
         case Family.DATE:
             return literals.parse_date(value, span).value
         case Family.TIMESTAMP:
             read = literals.parse_timestamp(value, span).value
             assert isinstance(read, dt.datetime)
-            return _instant(read, kind, span)
+            return _convert_instant(read, kind, span)
         case Family.TIME:
             return literals.parse_time(value, span).value
     return None
 
 
 _CONSTANTS: dict[type, Callable[[Any, pa.DataType, Span | None], Value]] = {
-    int: _number,
-    float: _number,
-    Decimal: _number,
-    dt.date: _instant,
-    dt.datetime: _instant,
+    int: _convert_number,
+    float: _convert_number,
+    Decimal: _convert_number,
+    dt.date: _convert_instant,
+    dt.datetime: _convert_instant,
     dt.timedelta: lambda value, kind, _: value if family_of(kind) is Family.DURATION else None,
-    str: _read_string,
+    str: _convert_string,
 }

@@ -1,5 +1,4 @@
-"""The scalar functions of the language: how many arguments each takes, what types they are brought to, and what type
-comes back.
+"""The scalar functions: how many arguments each takes, their types, and the type of the result.
 
 A function that is not in this table does not exist: query text never reaches Spark's own function registry.
 """
@@ -17,47 +16,46 @@ from watersmeet.errors import QueryError, Span, listing
 from watersmeet.sql.coercion import coerce_to_common_type, convert_to
 from watersmeet.sql.types import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
 
-#: Arguments as values of the right types, and the type of the result.
+#: Arguments converted to the right types, and the type of the result.
 Signature = tuple[list[Expr], pa.DataType]
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """`fewest` to `most` arguments (None: any number); `sign` checks and converts them."""
+    """A function of `min_args` to `max_args` arguments (None: no limit); `sign` checks and converts them."""
 
     name: str
-    fewest: int
-    most: int | None
+    min_args: int
+    max_args: int | None
     sign: Callable[[str, Sequence[TypedExpr]], Signature]
 
     def check_count(self, count: int, span: Span | None) -> None:
-        if count < self.fewest or (self.most is not None and count > self.most):
-            raise QueryError(f"{self.name} takes {self._wanted()}, not {count}", span=span)
+        if count < self.min_args or (self.max_args is not None and count > self.max_args):
+            raise QueryError(f"{self.name} takes {self._describe_counts()}, not {count}", span=span)
 
-    def _wanted(self) -> str:
-        if self.most is None:
-            return f"{self.fewest} or more arguments"
-        if self.fewest == self.most:
-            return "one argument" if self.most == 1 else f"{self.most} arguments"
-        return f"{self.fewest} to {self.most} arguments"
+    def _describe_counts(self) -> str:
+        if self.max_args is None:
+            return f"{self.min_args} or more arguments"
+        if self.min_args == self.max_args:
+            return "one argument" if self.max_args == 1 else f"{self.max_args} arguments"
+        return f"{self.min_args} to {self.max_args} arguments"
 
 
 # --- typing rules
-# -----------------------------------------------------------------------------------------------------------------------
 
 
-def _absolute(name: str, args: Sequence[TypedExpr]) -> Signature:
-    return _number(
+def _type_absolute(name: str, args: Sequence[TypedExpr]) -> Signature:
+    return _type_number(
         name, args[0], wide=plain_type(args[0].type) if args[0].family is Family.DECIMAL else UINT64_AS_DECIMAL
     )
 
 
-def _rounded(name: str, args: Sequence[TypedExpr]) -> Signature:
-    return _number(name, args[0], wide=pa.float64())
+def _type_rounded(name: str, args: Sequence[TypedExpr]) -> Signature:
+    return _type_number(name, args[0], wide=pa.float64())
 
 
-def _number(name: str, arg: TypedExpr, wide: pa.DataType) -> Signature:
-    """Integers stay integers, floats floats; `wide` is for decimals and the integers that BIGINT does not hold."""
+def _type_number(name: str, arg: TypedExpr, wide: pa.DataType) -> Signature:
+    """Keep integers and floats as they are; `wide` is for decimals and for integers that BIGINT does not hold."""
     match arg.family:
         case Family.INTEGER:
             kind = wide if plain_type(arg.type) == pa.uint64() else pa.int64()
@@ -66,33 +64,33 @@ def _number(name: str, arg: TypedExpr, wide: pa.DataType) -> Signature:
         case Family.FLOAT | Family.NULL:
             kind = pa.float64()
         case _:
-            raise _wrong(name, arg, "a number")
+            raise _wrong_type_error(name, arg, "a number")
     return [convert_to(arg, kind)], kind
 
 
-def _square_root(name: str, args: Sequence[TypedExpr]) -> Signature:
+def _type_square_root(name: str, args: Sequence[TypedExpr]) -> Signature:
     if args[0].family not in {*NUMBERS, Family.NULL}:
-        raise _wrong(name, args[0], "a number")
+        raise _wrong_type_error(name, args[0], "a number")
     return [convert_to(args[0], pa.float64())], pa.float64()
 
 
-def _of_strings(result: pa.DataType) -> Callable[[str, Sequence[TypedExpr]], Signature]:
+def _type_strings(result: pa.DataType) -> Callable[[str, Sequence[TypedExpr]], Signature]:
     def sign(name: str, args: Sequence[TypedExpr]) -> Signature:
-        return [_string(name, arg) for arg in args], result
+        return [_string_argument(name, arg) for arg in args], result
 
     return sign
 
 
-def _substring(name: str, args: Sequence[TypedExpr]) -> Signature:
-    return [_string(name, args[0]), *(_integer(name, arg) for arg in args[1:])], pa.string()
+def _type_substring(name: str, args: Sequence[TypedExpr]) -> Signature:
+    return [_string_argument(name, args[0]), *(_integer_argument(name, arg) for arg in args[1:])], pa.string()
 
 
-def _common(name: str, args: Sequence[TypedExpr]) -> Signature:
+def _type_common(name: str, args: Sequence[TypedExpr]) -> Signature:
     return coerce_to_common_type(args, name)
 
 
-def _date_part(name: str, args: Sequence[TypedExpr]) -> Signature:
-    """Parts are those of the instant in UTC."""
+def _type_date_part(name: str, args: Sequence[TypedExpr]) -> Signature:
+    """Type a part of a date; parts are those of the instant in UTC."""
     arg = args[0]
     kind = plain_type(arg.type)
     if isinstance(kind, pa.TimestampType):
@@ -100,62 +98,61 @@ def _date_part(name: str, args: Sequence[TypedExpr]) -> Signature:
     elif arg.family in {*INSTANTS, Family.NULL} or arg.is_string_constant:
         kind = pa.timestamp("us")
     else:
-        raise _wrong(name, arg, "a date or timestamp")
+        raise _wrong_type_error(name, arg, "a date or timestamp")
     return [convert_to(arg, kind)], pa.int64()
 
 
-def _string(name: str, arg: TypedExpr) -> Expr:
+def _string_argument(name: str, arg: TypedExpr) -> Expr:
     if arg.family not in {Family.STRING, Family.NULL}:
-        raise _wrong(name, arg, "a string", hint="CAST(… AS VARCHAR) makes one")
+        raise _wrong_type_error(name, arg, "a string", hint="use CAST(… AS VARCHAR)")
     return convert_to(arg, pa.string())
 
 
-def _integer(name: str, arg: TypedExpr) -> Expr:
+def _integer_argument(name: str, arg: TypedExpr) -> Expr:
     if arg.family not in {Family.INTEGER, Family.NULL}:
-        raise _wrong(name, arg, "an integer")
+        raise _wrong_type_error(name, arg, "an integer")
     return convert_to(arg, pa.int64())
 
 
-def _wrong(name: str, arg: TypedExpr, wanted: str, hint: str | None = None) -> QueryError:
-    return QueryError(f"{name} takes {wanted}, not a {format_type(arg.type)}", span=arg.span, hint=hint)
+def _wrong_type_error(name: str, arg: TypedExpr, expected: str, hint: str | None = None) -> QueryError:
+    return QueryError(f"{name} takes {expected}, not a {format_type(arg.type)}", span=arg.span, hint=hint)
 
 
 # --- the table
-# --------------------------------------------------------------------------------------------------------------------------
 
-_STRING_TO_STRING = _of_strings(pa.string())
-_STRINGS_TO_BOOLEAN = _of_strings(pa.bool_())
+_STRING_TO_STRING = _type_strings(pa.string())
+_STRINGS_TO_BOOLEAN = _type_strings(pa.bool_())
 
 FUNCTIONS: dict[str, ScalarFunction] = {
     function.name: function
     for function in (
-        ScalarFunction("ABS", 1, 1, _absolute),
-        ScalarFunction("FLOOR", 1, 1, _rounded),
-        ScalarFunction("CEIL", 1, 1, _rounded),
-        ScalarFunction("ROUND", 1, 1, _rounded),
-        ScalarFunction("SQRT", 1, 1, _square_root),
+        ScalarFunction("ABS", 1, 1, _type_absolute),
+        ScalarFunction("FLOOR", 1, 1, _type_rounded),
+        ScalarFunction("CEIL", 1, 1, _type_rounded),
+        ScalarFunction("ROUND", 1, 1, _type_rounded),
+        ScalarFunction("SQRT", 1, 1, _type_square_root),
         ScalarFunction("LOWER", 1, 1, _STRING_TO_STRING),
         ScalarFunction("UPPER", 1, 1, _STRING_TO_STRING),
-        ScalarFunction("LENGTH", 1, 1, _of_strings(pa.int64())),
+        ScalarFunction("LENGTH", 1, 1, _type_strings(pa.int64())),
         ScalarFunction("TRIM", 1, 1, _STRING_TO_STRING),
         ScalarFunction("LTRIM", 1, 1, _STRING_TO_STRING),
         ScalarFunction("RTRIM", 1, 1, _STRING_TO_STRING),
-        ScalarFunction("SUBSTRING", 2, 3, _substring),
+        ScalarFunction("SUBSTRING", 2, 3, _type_substring),
         ScalarFunction("CONCAT", 2, None, _STRING_TO_STRING),
         ScalarFunction("REPLACE", 3, 3, _STRING_TO_STRING),
         ScalarFunction("STARTS_WITH", 2, 2, _STRINGS_TO_BOOLEAN),
         ScalarFunction("ENDS_WITH", 2, 2, _STRINGS_TO_BOOLEAN),
         ScalarFunction("CONTAINS", 2, 2, _STRINGS_TO_BOOLEAN),
-        ScalarFunction("COALESCE", 1, None, _common),
-        ScalarFunction("NULLIF", 2, 2, _common),
-        ScalarFunction("GREATEST", 2, None, _common),
-        ScalarFunction("LEAST", 2, None, _common),
-        ScalarFunction("YEAR", 1, 1, _date_part),
-        ScalarFunction("MONTH", 1, 1, _date_part),
-        ScalarFunction("DAY", 1, 1, _date_part),
-        ScalarFunction("HOUR", 1, 1, _date_part),
-        ScalarFunction("MINUTE", 1, 1, _date_part),
-        ScalarFunction("SECOND", 1, 1, _date_part),
+        ScalarFunction("COALESCE", 1, None, _type_common),
+        ScalarFunction("NULLIF", 2, 2, _type_common),
+        ScalarFunction("GREATEST", 2, None, _type_common),
+        ScalarFunction("LEAST", 2, None, _type_common),
+        ScalarFunction("YEAR", 1, 1, _type_date_part),
+        ScalarFunction("MONTH", 1, 1, _type_date_part),
+        ScalarFunction("DAY", 1, 1, _type_date_part),
+        ScalarFunction("HOUR", 1, 1, _type_date_part),
+        ScalarFunction("MINUTE", 1, 1, _type_date_part),
+        ScalarFunction("SECOND", 1, 1, _type_date_part),
     )
 }
 
@@ -169,7 +166,10 @@ CALLABLE = frozenset([*FUNCTIONS, *SYNONYMS, *_REWRITTEN, *AGGREGATES])
 
 
 def unknown_function_error(name: str, span: Span) -> QueryError:
+    """Build the error for a function that does not exist, with a list of those that do."""
     shown = name if len(name) <= 60 else name[:57] + "..."
     return QueryError(
-        f'there is no function "{shown}"', span=span, hint=f"existing functions: {listing(sorted(CALLABLE), most=100)}"
+        f'there is no function "{shown}"',
+        span=span,
+        hint=f"existing functions: {listing(sorted(CALLABLE), most=100)}",
     )

@@ -1,8 +1,8 @@
-"""The expression grammar: sqlglot's operators and their precedence, over operands read here.
+"""The expression grammar: sqlglot's operators and their precedence, over operands parsed here.
 
-sqlglot reads the union of thirty dialects and forgives much: a missing AND in BETWEEN, a comma too many, a stray
-bracket. Every table it looks constructs up in is therefore cut down to what the language has, and every operand is read
-by code that says what it expected where. Each node is given the stretch of text it came from.
+sqlglot reads the union of thirty dialects and forgives much: a missing AND in BETWEEN, an extra comma, a stray bracket.
+So every table of constructs is cut down to those we support, and our own code parses every operand and reports what it
+expected where. Each node gets the span of its text.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from watersmeet.sql.literals import DATE_OR_TIMESTAMP, parse_length_us
 from watersmeet.sql.spans import token_span
 from watersmeet.sql.types import parse_type_name
 
-#: Parentheses, CASE, NOT and minus signs inside one another. A level costs the parser up to sixteen frames of Python's
-#: thousand.
+#: Largest depth of nested parentheses, CASE, NOT and minus signs. A level costs the parser up to sixteen of Python's
+#: thousand frames.
 MAX_NESTING = 32
 
 Node = TypeVar("Node", bound=exp.Expr)
@@ -30,6 +30,8 @@ Item = TypeVar("Item")
 
 
 class ExpressionGrammar(Parser):
+    """Grammar of expressions: sqlglot's parser with smaller tables and its own operands."""
+
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {}
     ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
@@ -42,8 +44,8 @@ class ExpressionGrammar(Parser):
         TokenType.STAR: exp.Mul,
     }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        TokenType.NOT: lambda self: self._prefixed(exp.Not, self._parse_equality),
-        TokenType.DASH: lambda self: self._prefixed(exp.Neg, self._parse_unary),
+        TokenType.NOT: lambda self: self._parse_prefix(exp.Not, self._parse_equality),
+        TokenType.DASH: lambda self: self._parse_prefix(exp.Neg, self._parse_unary),
     }
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         TokenType.BETWEEN: lambda self, this: self._parse_between(this),
@@ -68,27 +70,26 @@ class ExpressionGrammar(Parser):
         self._nesting = 0
 
     # --- what sqlglot calls
-    # ---------------------------------------------------------------------------------------------------------
 
     def expression(self, instance: Node, token: Token | None = None, comments: list[str] | None = None) -> Node:
-        """Notes the node's place: the token's, or from its first operand to the last token read."""
+        """Set the node's span: the token's, or from its first operand to the last token read."""
         if token is not None:
             return instance.update_positions(token)
         first = instance.args.get("this")
         start = first.meta_get("start") if isinstance(first, exp.Expr) else None
-        return self._placed(instance, self._prev.start if start is None else start)
+        return self._set_span(instance, self._prev.start if start is None else start)
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """sqlglot's own complaints: with the tables above, only the closing parenthesis is left for it to miss."""
-        raise self._surprise('")"' if message == "Expecting )" else None)
+        """Raise sqlglot's own errors. With the tables above, only a missing closing parenthesis remains."""
+        raise self._unexpected('")"' if message == "Expecting )" else None)
 
     def _parse_disjunction(self) -> exp.Expr | None:
-        """Where every expression begins; with the prefix operators, the only way one gets into another."""
-        return self._deeper(super()._parse_disjunction)
+        """Parse an expression. Besides the prefix operators, this is the only way that expressions nest."""
+        return self._parse_nested(super()._parse_disjunction)
 
     def _parse_at_time_zone(self, this: exp.Expr | None) -> exp.Expr | None:
         if self._match_text_seq("AT", "TIME", "ZONE", advance=False):
-            raise QueryError("AT TIME ZONE is not supported", span=self._here(), hint="times are in UTC")
+            raise QueryError("AT TIME ZONE is not supported", span=self._current_span(), hint="times are in UTC")
         return this
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
@@ -97,7 +98,7 @@ class ExpressionGrammar(Parser):
             return self._parse_named(token)
         parser = self.PRIMARY_PARSERS.get(token.token_type)
         if parser is None:
-            raise self._surprise("a value, a column or an expression")
+            raise self._unexpected("a value, a column or an expression")
         self._advance()
         operand: exp.Expr = parser(self, token)
         return operand
@@ -109,7 +110,7 @@ class ExpressionGrammar(Parser):
 
     def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
         self._expect(TokenType.L_PAREN, 'a list in parentheses after "IN"')
-        options = self._listed(self._parse_disjunction)
+        options = self._parse_list(self._parse_disjunction)
         self._expect(TokenType.R_PAREN, '")"')
         return self.expression(exp.In(this=this, expressions=options))
 
@@ -120,25 +121,24 @@ class ExpressionGrammar(Parser):
         return self.expression(exp.Not(this=test)) if negated else test
 
     # --- operands
-    # -------------------------------------------------------------------------------------------------------------------
 
     def _parse_like(self, this: exp.Expr | None) -> exp.Like:
         pattern = self._curr
         if pattern.token_type != TokenType.STRING:
-            raise self._surprise("a pattern in quotes after LIKE, as in LIKE 'a%'")
+            raise self._unexpected("a pattern in quotes after LIKE, as in LIKE 'a%'")
         self._advance()
         if self._curr.text.upper() == "ESCAPE" and self._at(TokenType.VAR):
             raise QueryError(
                 "LIKE … ESCAPE is not supported",
-                span=self._here(),
-                hint="a backslash takes the next character literally",
+                span=self._current_span(),
+                hint="a backslash escapes the next character",
             )
         return self.expression(
             exp.Like(this=this, expression=exp.Literal.string(pattern.text).update_positions(pattern))
         )
 
     def _parse_named(self, token: Token) -> exp.Expr:
-        """What begins with a name: a function call, DATE '…' and TIMESTAMP '…', or a column."""
+        """Parse an operand that begins with a name: a function call, DATE '…', TIMESTAMP '…', or a column."""
         following = self._next.token_type
         if following == TokenType.L_PAREN:
             return self._parse_call(token)
@@ -149,18 +149,18 @@ class ExpressionGrammar(Parser):
         ):
             self._advance(2)
             text = exp.Literal.string(self._prev.text).update_positions(self._prev)
-            return self._placed(exp.Cast(this=text, to=token.text.upper()), token.start)
+            return self._set_span(exp.Cast(this=text, to=token.text.upper()), token.start)
         first = self._name("a column")
         if not self._match(TokenType.DOT):
             return self.expression(exp.Column(this=first))
         if self._match(TokenType.STAR):
-            return self._placed(exp.Column(this=exp.Star(), table=first), token.start)
+            return self._set_span(exp.Column(this=exp.Star(), table=first), token.start)
         second = self._name('a column after the "."')
         if self._at(TokenType.DOT):
             raise QueryError(
                 "a column's name has at most two parts, source and column", span=Span(token.start, self._prev.end + 1)
             )
-        return self._placed(exp.Column(this=second, table=first), token.start)
+        return self._set_span(exp.Column(this=second, table=first), token.start)
 
     def _parse_call(self, token: Token) -> exp.Expr:
         name = token.text.upper()
@@ -175,14 +175,14 @@ class ExpressionGrammar(Parser):
             call = exp.Anonymous(this=name, expressions=self._parse_arguments())
         self._expect(TokenType.R_PAREN, f'"," or the ")" that closes {name}')
         self._refuse_call_suffix(name)
-        return self._placed(call, token.start)
+        return self._set_span(call, token.start)
 
     def _parse_arguments(self) -> list[exp.Expr]:
         if self._at(TokenType.R_PAREN):
             return []
         if self._match(TokenType.STAR):
             return [exp.Star().update_positions(self._prev)]
-        return self._listed(self._parse_disjunction)
+        return self._parse_list(self._parse_disjunction)
 
     def _parse_cast_arguments(self) -> exp.Expr:
         operand = self._parse_disjunction()
@@ -190,14 +190,14 @@ class ExpressionGrammar(Parser):
         return exp.Cast(this=operand, to=self._parse_type_name())
 
     def _parse_type_name(self) -> Any:
-        """An Arrow type; sqlglot's nodes carry it as it is."""
+        """Parse a type name into an Arrow type, which sqlglot's nodes carry unchanged."""
         token = self._curr
         if token.token_type != TokenType.VAR:
-            raise self._surprise("a type")
+            raise self._unexpected("a type")
         self._advance()
         sizes: list[str] = []
         if self._match(TokenType.L_PAREN):
-            sizes = self._listed(lambda: self._expect(TokenType.NUMBER, "a number of digits").text)
+            sizes = self._parse_list(lambda: self._expect(TokenType.NUMBER, "a number of digits").text)
             self._expect(TokenType.R_PAREN, '")"')
         return parse_type_name(token.text, sizes, Span(token.start, self._prev.end + 1))
 
@@ -213,22 +213,22 @@ class ExpressionGrammar(Parser):
     def _refuse_call_suffix(self, name: str) -> None:
         word = self._curr.text.upper() if self._at(TokenType.VAR) else ""
         if word in _CALL_SUFFIXES:
-            raise QueryError(f"{name}(…) {word} is not supported", span=self._here(), hint=_CALL_SUFFIXES[word])
+            raise QueryError(f"{name}(…) {word} is not supported", span=self._current_span(), hint=_CALL_SUFFIXES[word])
 
     def _parse_fraction(self, token: Token) -> exp.Expr:
-        """`.5`, which the tokenizer gives as a point and a number."""
+        """Parse `.5`, which the tokenizer splits into a point and a number."""
         digits = self._curr.text
         if not self._at(TokenType.NUMBER) or not self._is_connected() or "." in digits:
-            raise self._surprise("digits behind the point")
+            raise self._unexpected("digits after the point")
         self._advance()
-        return self._placed(exp.Literal(this=f"0.{digits}", is_string=False), token.start)
+        return self._set_span(exp.Literal(this=f"0.{digits}", is_string=False), token.start)
 
     def _parse_parenthesis(self, token: Token) -> exp.Expr:
         inner = self._parse_disjunction()
         if self._at(TokenType.COMMA):
-            raise QueryError("several values in parentheses stand after IN only", span=self._here())
+            raise QueryError("several values in parentheses are allowed only after IN", span=self._current_span())
         self._expect(TokenType.R_PAREN, '")"')
-        return self._placed(exp.Paren(this=inner), token.start)
+        return self._set_span(exp.Paren(this=inner), token.start)
 
     def _parse_branches(self, token: Token) -> exp.Expr:
         subject = None if self._at(TokenType.WHEN) else self._parse_disjunction()
@@ -238,46 +238,45 @@ class ExpressionGrammar(Parser):
             self._expect(TokenType.THEN, "THEN")
             branches.append(exp.If(this=condition, true=self._parse_disjunction()))
         if not branches:
-            raise self._surprise("WHEN")
+            raise self._unexpected("WHEN")
         default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
         self._expect(TokenType.END, "WHEN, ELSE or the END of this CASE")
-        return self._placed(exp.Case(this=subject, ifs=branches, default=default), token.start)
+        return self._set_span(exp.Case(this=subject, ifs=branches, default=default), token.start)
 
     def _parse_interval_literal(self, token: Token) -> exp.Expr:
         length_us = self._parse_duration("a length, as in INTERVAL 5 SECONDS")
-        return self._placed(exp.Interval(this=length_us), token.start)
+        return self._set_span(exp.Interval(this=length_us), token.start)
 
     def _parse_duration(self, expected: str) -> int:
-        """A number and a unit, in microseconds; `self._prev` is the unit afterwards."""
+        """Parse a number and a unit, and return microseconds; `self._prev` is the unit afterwards."""
         start = self._curr
         sign = -1 if self._match(TokenType.DASH) else 1
         if not self._at(TokenType.NUMBER, TokenType.STRING):
-            raise self._surprise(expected)
+            raise self._unexpected(expected)
         number = self._curr
         self._advance()
         unit = self._curr
         if unit.token_type != TokenType.VAR:
-            raise self._surprise("a unit, like SECONDS")
+            raise self._unexpected("a unit, like SECONDS")
         self._advance()
         return sign * parse_length_us(
             number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=token_span(unit)
         )
 
     # --- reading
-    # ----------------------------------------------------------------------------------------------------------------------
 
     def _name(self, expected: str) -> exp.Identifier:
         token = self._curr
         if token.token_type not in self.IDENTIFIER_TOKENS:
-            error = self._surprise(expected)
+            error = self._unexpected(expected)
             if token.text.upper() in RESERVED:
-                error.hint = f'a word of the language is a name only in quotes: "{token.text}"'
+                error.hint = f'quote a reserved word to use it as a name: "{token.text}"'
             raise error
         self._advance()
         return exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER).update_positions(token)
 
-    def _listed(self, parse: Callable[[], Item | None]) -> list[Item]:
-        """One or more, with commas between; unlike sqlglot's, a comma promises another."""
+    def _parse_list(self, parse: Callable[[], Item | None]) -> list[Item]:
+        """Parse one or more items with commas between; unlike in sqlglot, an item must follow each comma."""
         items = [parse()]
         while self._match(TokenType.COMMA):
             items.append(parse())
@@ -289,15 +288,15 @@ class ExpressionGrammar(Parser):
     def _expect(self, kind: TokenType, expected: str) -> Token:
         token = self._curr
         if token.token_type != kind:
-            raise self._surprise(expected)
+            raise self._unexpected(expected)
         self._advance()
         return token
 
-    def _surprise(self, expected: str | None = None) -> QueryError:
-        """The next token is not what the grammar has here."""
-        wanted = f"; expected {expected}" if expected else ""
+    def _unexpected(self, expected: str | None = None) -> QueryError:
+        """Build the error for a next token that the grammar does not allow here."""
+        expectation = f"; expected {expected}" if expected else ""
         if not self._curr:
-            return QueryError(f"the query ends too early{wanted}", span=self._here())
+            return QueryError(f"the query ends too early{expectation}", span=self._current_span())
         span = token_span(self._curr)
         shown = self.sql[span.start : min(span.end, span.start + 40)]
         hint = (
@@ -305,27 +304,29 @@ class ExpressionGrammar(Parser):
             if shown == "=" and self._prev.token_type == TokenType.EQ
             else _HINTS.get(shown.upper())
         )
-        return QueryError(f"did not expect {shown} here{wanted}", span=span, hint=hint)
+        return QueryError(f"did not expect {shown} here{expectation}", span=span, hint=hint)
 
-    def _here(self) -> Span:
-        """The next token, or the place behind the last one."""
+    def _current_span(self) -> Span:
+        """Return the span of the next token, or the place after the last one."""
         return token_span(self._curr) if self._curr else Span(self._prev.end + 1, self._prev.end + 1)
 
-    def _prefixed(self, kind: type[exp.Expr], parse: Callable[[], exp.Expr | None]) -> exp.Expr:
+    def _parse_prefix(self, kind: type[exp.Expr], parse: Callable[[], exp.Expr | None]) -> exp.Expr:
         start = self._prev.start
-        return self._placed(kind(this=self._deeper(parse)), start)
+        return self._set_span(kind(this=self._parse_nested(parse)), start)
 
-    def _deeper(self, parse: Callable[[], exp.Expr | None]) -> exp.Expr | None:
+    def _parse_nested(self, parse: Callable[[], exp.Expr | None]) -> exp.Expr | None:
         self._nesting += 1
         if self._nesting > MAX_NESTING + 1:  # the outermost expression is not nested
             raise QueryError(
-                f"nested more than {MAX_NESTING} deep", span=self._here(), hint="take the expression apart"
+                f"nested more than {MAX_NESTING} deep",
+                span=self._current_span(),
+                hint="split the expression into smaller ones",
             )
         inner = parse()
         self._nesting -= 1
         return inner
 
-    def _placed(self, node: Node, start: int) -> Node:
+    def _set_span(self, node: Node, start: int) -> Node:
         meta = node.meta
         meta["start"], meta["end"] = start, self._prev.end
         return node
@@ -333,14 +334,14 @@ class ExpressionGrammar(Parser):
 
 _CALL_SUFFIXES = {
     "FILTER": "put the condition inside: SUM(CASE WHEN … THEN … END)",
-    "OVER": "there are no window functions; windows stand behind the sources in FROM",
+    "OVER": "there are no window functions; windows follow the sources in FROM",
     "WITHIN": None,
 }
 _HINTS = {
     "ILIKE": "ILIKE is not supported; compare LOWER(x) LIKE 'a%'",
     "RLIKE": "regular expressions are not supported; LIKE, STARTS_WITH, ENDS_WITH and CONTAINS are",
     "REGEXP": "regular expressions are not supported; LIKE, STARTS_WITH, ENDS_WITH and CONTAINS are",
-    "WINDOW": "WINDOW constraints stand between FROM and WHERE",
-    "DWINDOW": "DWINDOW constraints stand between FROM and WHERE",
+    "WINDOW": "WINDOW constraints belong between FROM and WHERE",
+    "DWINDOW": "DWINDOW constraints belong between FROM and WHERE",
     "DIV": "write FLOOR(a / b)",
 }

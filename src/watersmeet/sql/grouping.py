@@ -1,4 +1,4 @@
-"""Where aggregates may stand, and what may stand beside them."""
+"""Rules of aggregation: where aggregates are allowed, and which columns are allowed outside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from watersmeet.sql.types import Family, family_of
 
 
 def check_group_keys(query: Query, group_by: tuple[Expr, ...], scope: Scope) -> None:
-    """Group keys are expressions over the rows, of types that can be compared."""
+    """Check that group keys are expressions over the rows, of types that can be compared."""
     for written, key in zip(query.group_by, group_by, strict=True):
         _refuse_aggregates(key, "GROUP BY")
         if isinstance(written, Literal):
@@ -31,6 +31,7 @@ def check_aggregation(
     having: Expr | None,
     outputs: list[tuple[Output, Span | None]],
 ) -> None:
+    """Check the positions of aggregates, and that all other columns are grouped."""
     if where is not None:
         _refuse_aggregates(where, "WHERE")
     results = [*(output.expr for output, _ in outputs), *([] if having is None else [having])]
@@ -55,14 +56,14 @@ def _refuse_without_aggregation(query: Query) -> None:
         )
     if query.every_us is not None:
         raise QueryError(
-            "EVERY belongs to aggregation queries; this one gives each result as soon as it is known",
-            span=_every_span(query),
+            "EVERY is for aggregation queries; this query emits each result as soon as it is known",
+            span=_find_every(query),
             hint="leave EVERY out, or aggregate with GROUP BY, COUNT, SUM, AVG, MIN or MAX",
         )
 
 
-def _every_span(query: Query) -> Span | None:
-    """EVERY ends the text, so its last occurrence is the clause."""
+def _find_every(query: Query) -> Span | None:
+    """Return the span of EVERY. The clause ends the text, so it is the last occurrence."""
     at = -1 if query.text is None else query.text.upper().rfind("EVERY")
     return None if at < 0 else Span(at, at + len("EVERY"))
 
@@ -70,19 +71,19 @@ def _every_span(query: Query) -> Span | None:
 def _refuse_aggregates(expr: Expr, clause: str) -> None:
     for node in walk(expr):
         if isinstance(node, Aggregate):
-            hint = "conditions on aggregates stand in HAVING" if clause == "WHERE" else None
-            raise QueryError(f"an aggregate cannot stand in {clause}", span=node.span, hint=hint)
+            hint = "put conditions on aggregates into HAVING" if clause == "WHERE" else None
+            raise QueryError(f"an aggregate is not allowed in {clause}", span=node.span, hint=hint)
 
 
 def _refuse_nested(expr: Expr) -> None:
     for node in walk(expr):
         if isinstance(node, Aggregate) and node.arg is not None and has_aggregate(node.arg):
-            raise QueryError("an aggregate inside an aggregate", span=node.span)
+            raise QueryError("an aggregate inside an aggregate is not supported", span=node.span)
 
 
 def _check_grouped(expr: Expr, keys: frozenset[Expr], span: Span | None) -> None:
-    """Every column outside the aggregates is a group key, or part of one."""
-    for column in _ungrouped(expr, keys):
+    """Check that every column outside the aggregates is a group key or part of one."""
+    for column in _find_ungrouped(expr, keys):
         raise QueryError(
             f"{format_expression(column)} is neither grouped nor aggregated",
             span=column.span or span,
@@ -90,7 +91,7 @@ def _check_grouped(expr: Expr, keys: frozenset[Expr], span: Span | None) -> None
         )
 
 
-def _ungrouped(expr: Expr, keys: frozenset[Expr]) -> Iterable[Column]:
+def _find_ungrouped(expr: Expr, keys: frozenset[Expr]) -> Iterable[Column]:
     pending = [expr]
     while pending:
         node = pending.pop()

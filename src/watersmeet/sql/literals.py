@@ -1,4 +1,4 @@
-"""Constants: from the text of a number, a date, an instant or a length to a value with its Arrow type."""
+"""Constants: from the text of a number, date, instant or length to a value with its Arrow type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUANTITY = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def parse_number(text: str, span: Span | None) -> Literal:
-    """An integer as BIGINT, or as a DECIMAL where it does not fit; anything with a point or an exponent as DOUBLE.
+    """Parse an integer as BIGINT, or as DECIMAL if it does not fit; with a point or an exponent it is a DOUBLE.
 
     >>> parse_number("42", None).type, parse_number("1.5", None).type
     (DataType(int64), DataType(double))
@@ -54,7 +54,7 @@ def integer_literal(value: int, span: Span | None) -> Literal:
 
 
 def negate(literal: Literal, span: Span | None) -> Literal:
-    """The literal with a minus sign before it.
+    """Return the literal with a minus sign before it.
 
     >>> negate(parse_number("9223372036854775808", None), None).type
     DataType(int64)
@@ -77,7 +77,7 @@ def parse_date(text: str, span: Span | None) -> Literal:
 
 
 def parse_timestamp(text: str, span: Span | None) -> Literal:
-    """An instant; with an offset it is zoned and kept in UTC.
+    """Parse a timestamp; with an offset it is zoned and kept in UTC.
 
     >>> parse_timestamp("2024-12-31 23:59:59+01:00", None).value
     datetime.datetime(2024, 12, 31, 22, 59, 59, tzinfo=datetime.timezone.utc)
@@ -109,7 +109,7 @@ def interval_literal(length_us: int, span: Span | None) -> Literal:
 
 
 def parse_length_us(quantity: str, unit: str, *, number: Span, unit_span: Span) -> int:
-    """A length in microseconds.
+    """Parse a length in microseconds.
 
     >>> here = Span(0, 0)
     >>> parse_length_us("0.5", "seconds", number=here, unit_span=here)

@@ -16,10 +16,10 @@ MAX_SOURCES = 32
 
 
 def parse(text: str) -> Query:
-    """The query a text means.
+    """Parse a query's text.
 
-    Names are kept as written, except that a source is called what FROM calls it. Whatever is wrong is a `QueryError`
-    that knows the place.
+    Names are kept as written, except that a source is called by its name in FROM. Every mistake is a `QueryError` with
+    its place.
 
     >>> query = parse("SELECT a.item FROM sales [RANGE 1 HOUR] AS a, stock [ROWS 10] AS b WHERE a.item = B.item")
     >>> print(query)
@@ -29,47 +29,47 @@ def parse(text: str) -> Query:
     WHERE a.item = b.item
     """
     try:
-        return _query(_select(text), text)
+        return _build_query(_parse_select(text), text)
     except QueryError as error:
         attach_text(error, text if isinstance(text, str) else None)
         raise
     except RecursionError:
-        raise QueryError("nested too deeply", text=text, hint="take the expression apart") from None
+        raise QueryError("nested too deeply", text=text, hint="split the expression into smaller ones") from None
 
 
-def _select(text: str) -> exp.Select:
+def _parse_select(text: str) -> exp.Select:
     (statement,) = WatersmeetDialect().parser().parse(tokenize(text), text)
     assert isinstance(statement, exp.Select)
     return statement
 
 
-def _query(select: exp.Select, text: str) -> Query:
+def _build_query(select: exp.Select, text: str) -> Query:
     joins = select.args["joins"]
     tables = [select.args["from_"], *(join.this for join in joins)]
     if len(tables) > MAX_SOURCES:
         raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=node_span(tables[MAX_SOURCES]))
-    sources = tuple(_source(table) for table in tables)
+    sources = tuple(_build_source(table) for table in tables)
     translator = Translator([source.alias for source in sources])
     written: list[ParsedConstraint] = select.args.get("pairs") or []
     return Query(
         sources=sources,
-        select=tuple(_item(item, translator) for item in select.expressions),
-        where=_where([join.args.get("on") for join in joins], select.args.get("where"), translator),
-        all_pairs_us=_all_pairs_us(written),
-        pairs=tuple(_pair(pair, translator) for pair in written if pair.names is not None),
+        select=tuple(_build_item(item, translator) for item in select.expressions),
+        where=_build_where([join.args.get("on") for join in joins], select.args.get("where"), translator),
+        all_pairs_us=_find_all_pairs_us(written),
+        pairs=tuple(_build_pair(pair, translator) for pair in written if pair.names is not None),
         group_by=tuple(translator.expression(key) for key in select.args.get("group") or ()),
-        having=_optional(select.args.get("having"), translator),
+        having=_translate_optional(select.args.get("having"), translator),
         every_us=select.args.get("every"),
         text=text,
     )
 
 
-def _source(table: exp.Table) -> Source:
+def _build_source(table: exp.Table) -> Source:
     name, alias = table.this, table.args["alias"]
     return Source(name.name, (alias or name).name, table.args["window"], span=node_span(table))
 
 
-def _item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
+def _build_item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
     if isinstance(item, exp.Star):
         return Star(span=node_span(item))
     if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
@@ -79,8 +79,11 @@ def _item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
     return SelectItem(translator.expression(item))
 
 
-def _where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
-    """Join the conditions of JOINs and WHERE by AND. The condition of a JOIN sees its own source and those before it."""
+def _build_where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
+    """Join the conditions of JOINs and WHERE by AND.
+
+    The condition of a JOIN sees its own source and those before it.
+    """
     written = [
         translator.join_condition(each, visible) for visible, each in enumerate(conditions, start=2) if each is not None
     ]
@@ -91,19 +94,19 @@ def _where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator
     return conjunction(tuple(part for condition in written for part in conjuncts(condition)))
 
 
-def _all_pairs_us(written: list[ParsedConstraint]) -> int | None:
+def _find_all_pairs_us(written: list[ParsedConstraint]) -> int | None:
     lengths = [pair for pair in written if pair.names is None]
     if len(lengths) > 1:
         raise QueryError("WINDOW = … for all pairs is given twice", span=lengths[1].span)
     return lengths[0].length_us if lengths else None
 
 
-def _pair(pair: ParsedConstraint, translator: Translator) -> PairConstraint:
+def _build_pair(pair: ParsedConstraint, translator: Translator) -> PairConstraint:
     assert pair.names is not None
     first, second = (translator.source(name) for name in pair.names)
     with errors_at(pair.span):
         return PairConstraint(first, second, pair.length_us, pair.directed, span=pair.span)
 
 
-def _optional(condition: exp.Expr | None, translator: Translator) -> Expr | None:
+def _translate_optional(condition: exp.Expr | None, translator: Translator) -> Expr | None:
     return None if condition is None else translator.expression(condition)

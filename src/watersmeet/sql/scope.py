@@ -1,4 +1,7 @@
-"""Which columns a query sees: its sources, resolved against the declared schemas, and the names in them."""
+"""Scopes: the sources of a query, resolved against the declared schemas, and the names of their columns.
+
+A name matches as written, or else regardless of case if only one name does.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,12 @@ from watersmeet.sql.types import Family, family_of, has_order
 
 
 def match_names(name: str, existing: Iterable[str]) -> list[str]:
-    """The names meant: none, one, or several where only their case differs.
+    """Return the matching names: none, one, or several where only the case differs.
 
-    >>> match_names("Price", ["price", "ts"]), match_names("price", ["Price", "price"]), match_names("PRICE", ["Price", "price"])
-    (['price'], ['price'], ['Price', 'price'])
+    >>> match_names("Price", ["price", "ts"]), match_names("price", ["Price", "price"])
+    (['price'], ['price'])
+    >>> match_names("PRICE", ["Price", "price"])
+    ['Price', 'price']
     """
     names = list(existing)
     if name in names:
@@ -35,7 +40,7 @@ def out_of_scope_error(source: str, span: Span | None, in_scope: Sequence[str]) 
     return QueryError(
         f'source "{source}" is not in scope here: it is joined later',
         span=span,
-        hint=f"sources in scope: {listing(list(in_scope))}; put the condition into WHERE or into the ON of a later JOIN",
+        hint=f"sources in scope: {listing([*in_scope])}; put the condition into WHERE or into the ON of a later JOIN",
     )
 
 
@@ -56,10 +61,10 @@ class Scope:
         return self._types[column.source][column.name]
 
     def resolve(self, column: Column) -> Column:
-        """The column with its source and its name as declared."""
+        """Return the column with its source and its name as declared."""
         if column.source is not None:
             alias = self.alias(column.source, column.span)
-            return Column(self._column_of(alias, column), alias, span=column.span)
+            return Column(self._resolve_in(alias, column), alias, span=column.span)
         aliases = list(self._types)
         found = self._owners(column.name, aliases[: column.visible])
         if len(found) == 1:
@@ -69,7 +74,7 @@ class Scope:
             raise (
                 out_of_scope_error(later[0][0], column.span, aliases[: column.visible])
                 if later
-                else self._missing(column)
+                else self._missing_column_error(column)
             )
         owners = list(dict.fromkeys(alias for alias, _ in found))
         raise QueryError(
@@ -81,8 +86,9 @@ class Scope:
         )
 
     def _owners(self, name: str, aliases: list[str]) -> list[tuple[str, str]]:
-        """Return the sources among `aliases` that have the column, with its name there; its case counts if that finds
-        any.
+        """Return the sources among `aliases` that have the column, with its name there.
+
+        A name of the same case takes precedence.
         """
         found = [(alias, name) for alias in aliases if name in self._types[alias]]
         return found or [(alias, each) for alias in aliases for each in match_names(name, self._types[alias])]
@@ -94,7 +100,7 @@ class Scope:
         problem = f'"{name}" could be {" or ".join(found)}' if found else f'there is no source "{name}" in FROM'
         raise QueryError(problem, span=span, hint=f"sources: {listing(list(self._types))}")
 
-    def _column_of(self, alias: str, column: Column) -> str:
+    def _resolve_in(self, alias: str, column: Column) -> str:
         types = self._types[alias]
         if column.name in types:
             return column.name
@@ -104,11 +110,11 @@ class Scope:
         source = next(source for source in self.sources if source.alias == alias)
         if found:
             raise QueryError(f'"{column.name}" could be {" or ".join(found)}', span=column.span)
-        raise _no_column(column.name, source.schema, column.span)
+        raise _no_column_error(column.name, source.schema, column.span)
 
-    def _missing(self, column: Column) -> QueryError:
+    def _missing_column_error(self, column: Column) -> QueryError:
         if len(self.sources) == 1:
-            return _no_column(column.name, self.sources[0].schema, column.span)
+            return _no_column_error(column.name, self.sources[0].schema, column.span)
         names = list(dict.fromkeys(name for types in self._types.values() for name in types))
         return QueryError(
             f'no source has a column "{column.name}"', span=column.span, hint=f"existing columns: {listing(names)}"
@@ -116,12 +122,12 @@ class Scope:
 
 
 def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[Query, tuple[BoundSource, ...]]:
-    """The query with its sources' and their columns' names as declared, and the sources with their schemas."""
+    """Return the query with source and column names as declared, and its sources with their schemas."""
     sources: list[Source] = []
     bound: list[BoundSource] = []
     for source in query.sources:
-        name = _declared(source, schemas)
-        window = _window(source, schemas[name])
+        name = _match_declared(source, schemas)
+        window = _resolve_window(source, schemas[name])
         sources.append(replace(source, name=name, window=window))
         with errors_at(source.span):
             bound.append(BoundSource(source.alias, schemas[name], window, span=source.span))
@@ -129,7 +135,7 @@ def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[
     return replace(query, sources=tuple(sources)), tuple(bound)
 
 
-def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
+def _match_declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
     found = match_names(source.name, schemas)
     if len(found) == 1:
         return found[0]
@@ -139,7 +145,7 @@ def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
     raise QueryError(problem, span=source.span, hint=f"declared: {listing(list(schemas))}")
 
 
-def _window(source: Source, schema: SourceSchema) -> Window | None:
+def _resolve_window(source: Source, schema: SourceSchema) -> Window | None:
     """Return the window with the columns of PARTITION BY as declared."""
     if not isinstance(source.window, RowsWindow):
         return source.window
@@ -152,7 +158,7 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
         if len(found) > 1:
             raise QueryError(f'"{name}" could be {" or ".join(found)}', span=source.span)
         if not found:
-            raise _no_column(name, schema, source.span)
+            raise _no_column_error(name, schema, source.span)
         kind = schema.fields.field(found[0]).type
         if family_of(kind) is Family.OTHER:
             raise QueryError(
@@ -166,7 +172,7 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
 
 
 def _check_rows_have_order(source: Source, schema: SourceSchema) -> None:
-    """Refuse a column whose values have no order: it would break ties between rows of a ROWS window."""
+    """Refuse a column whose values have no order: a ROWS window would break ties by it."""
     for field in schema.fields:
         if not has_order(field.type):
             raise QueryError(
@@ -184,7 +190,7 @@ def _check_pairs_have_time(query: Query, sources: list[BoundSource]) -> None:
                 raise QueryError(f'"{alias}" is a relation: it has no time, so no window to another', span=pair.span)
 
 
-def _no_column(name: str, schema: SourceSchema, span: Span | None) -> QueryError:
+def _no_column_error(name: str, schema: SourceSchema, span: Span | None) -> QueryError:
     return QueryError(
         f'column "{name}" does not exist in {schema.noun} "{schema.name}"',
         span=span,

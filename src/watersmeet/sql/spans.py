@@ -1,4 +1,4 @@
-"""Where things stand in the query text."""
+"""Positions in the query text, and errors that point at them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def token_span(token: Token) -> Span:
 
 
 def node_span(node: exp.Expr) -> Span | None:
-    """The stretch of text the parser noted on the node (`end` is the last character, sqlglot's habit)."""
+    """Return the span that the parser set on the node; sqlglot's `end` is the last character."""
     start, end = node.meta_get("start"), node.meta_get("end")
     return None if start is None or end is None else Span(start, end + 1)
 
 
 @contextmanager
 def errors_at(span: Span | None) -> Iterator[None]:
-    """Errors that know no place of their own get this one."""
+    """Give this span to errors that have none."""
     try:
         yield
     except QueryError as error:
@@ -33,19 +33,20 @@ def errors_at(span: Span | None) -> Iterator[None]:
 
 
 def attach_text(error: QueryError, text: str | None) -> None:
-    """Lets the error know the text its span points into.
+    """Attach the text that the error's span points into.
 
-    Names and text come from outside and errors go to terminals and logs: characters that do something there are shown
-    as `�`.
+    Names and text come from outside, and errors go to terminals and logs. Characters that have an effect there are
+    shown as `�`.
     """
-    error.message = _visible(error.message)
-    error.hint = None if error.hint is None else _visible(error.hint)
-    error.text = text if text is None else _visible(text)
+    error.message = _escape_unprintable(error.message)
+    error.hint = None if error.hint is None else _escape_unprintable(error.hint)
+    error.text = text if text is None else _escape_unprintable(text)
 
 
-def _visible(text: str) -> str:
-    """
-    >>> _visible("bell \\a")
+def _escape_unprintable(text: str) -> str:
+    r"""Replace unprintable characters.
+
+    >>> _escape_unprintable("bell \a")
     'bell �'
     """
     if text.isprintable():

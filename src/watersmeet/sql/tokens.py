@@ -1,7 +1,10 @@
-"""From text to tokens, with everything refused here that needs no grammar to be seen.
+"""Tokens: sqlglot's tokenizer with our words and signs, and the checks that need no grammar.
 
-Query text is untrusted. What is checked before the parser runs bounds its work: length of the text, number of tokens,
-length of a name or number. (Depth of nesting is bounded by the parser, which alone knows it.)
+The tokenizer knows no more words than the dialect needs. Every other word is a name, so `rows`, `date` or `order` need
+no quotes.
+
+Query text is untrusted. The checks before the parser bound its work: length of the text, number of tokens, length of a
+name or number. The parser bounds the depth of nesting, which it alone knows.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from watersmeet.sql.clauses import EVERY_TOKEN, QueryGrammar
 from watersmeet.sql.functions import unknown_function_error
 from watersmeet.sql.spans import token_span
 
-#: Words and signs that only begin what the language refuses: `lang.tokens` says why, with the place.
+#: Words and signs that begin unsupported constructs; `_REASONS` has the message of each.
 REFUSED_TOKEN = TokenType.UNKNOWN
 
 _WORDS: dict[str, TokenType] = {
@@ -79,10 +82,9 @@ _REFUSED_SIGNS = "!#$&:?@\\^{|}~'`\"“”‘’"
 
 
 class WatersmeetTokenizer(Tokenizer):
-    """Double quotes and backticks around names, single quotes around strings, each doubled inside; comments as `--` and
-    `/* */`.
+    """Tokenizer: double quotes and backticks around names, single quotes around strings, comments as `--` and `/* */`.
 
-    Typographic quotes, as papers and mail programs print them, stand around strings too.
+    A quote inside quotes is doubled. Typographic quotes, as papers and mail programs print them, delimit strings too.
     """
 
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
@@ -103,7 +105,7 @@ class WatersmeetTokenizer(Tokenizer):
     }
 
 
-# sqlglot takes `{# … #}` for a comment in every dialect; here text between braces must not vanish.
+# sqlglot treats `{# … #}` as a comment in every dialect; here text between braces must not vanish.
 WatersmeetTokenizer._COMMENTS.pop("{#", None)
 
 
@@ -120,8 +122,8 @@ MAX_NUMBER = 100
 _NAME = re.compile(r"[^\W\d]\w*")
 _COMMENT = re.compile(r"--[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
-_WHY = {
-    "ALL": "ALL is not part of the query language",
+_REASONS = {
+    "ALL": "ALL is not supported",
     "CLUSTER BY": "CLUSTER BY is not supported: results are a stream and have no order",
     "DISTINCT": "DISTINCT is not supported",
     "DISTRIBUTE BY": "DISTRIBUTE BY is not supported",
@@ -149,9 +151,9 @@ _PARAMETERS = {"?", "@", ":", "$"}
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of one SELECT, without the semicolon that may end it."""
+    """Return the tokens of one SELECT, without the semicolon that may end it."""
     check_text(text)
-    tokens = _without_final_semicolons(_scan(text))
+    tokens = _drop_final_semicolons(_scan(text))
     _check_comment_ends(text, tokens)
     _check_statement(tokens, text)
     _check_tokens(tokens, text)
@@ -159,20 +161,21 @@ def tokenize(text: str) -> list[Token]:
 
 
 def check_text(text: object) -> None:
+    """Refuse text that is empty, too long or not valid Unicode."""
     if not isinstance(text, str):
         raise QueryError(f"a query is text, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
-        raise QueryError(f"the query is {len(text)} characters long; at most {MAX_TEXT} are read")
+        raise QueryError(f"the query is {len(text)} characters long; the limit is {MAX_TEXT}")
     if not text.strip():
         raise QueryError("the query is empty", hint="begin with SELECT")
     if "\0" in text:
         at = text.index("\0")
-        raise QueryError("the query has a null character in it", span=Span(at, at + 1))
+        raise QueryError("the query contains a null character", span=Span(at, at + 1))
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise QueryError(
-            "the query has half a character in it (a lone surrogate)", span=Span(error.start, error.end)
+            "the query contains half a character (a lone surrogate)", span=Span(error.start, error.end)
         ) from None
 
 
@@ -180,24 +183,25 @@ def _scan(text: str) -> list[Token]:
     try:
         tokens = WatersmeetDialect().tokenize(text)
     except TokenError:
-        raise _unclosed(text) from None
+        raise _unclosed_error(text) from None
     if len(tokens) > MAX_TOKENS:
         raise QueryError(
-            f"the query has {len(tokens)} words and signs; at most {MAX_TOKENS} are read",
+            f"the query has {len(tokens)} tokens; the limit is {MAX_TOKENS}",
             span=token_span(tokens[MAX_TOKENS]),
         )
     return tokens
 
 
-# Possessive, so that a string that is never closed cannot be taken for two shorter ones.
+# Possessive, so that a string that is never closed cannot match as two shorter ones.
 _CLOSED = re.compile(
     r"""[^'"`/-]++|--[^\r\n]*+|/\*.*?\*/|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|/(?!\*)|-""", re.DOTALL
 )
 
 
-def _unclosed(text: str) -> QueryError:
-    """The tokenizer gives up on a quote or comment without its end only: the first that begins where nothing closed
-    does.
+def _unclosed_error(text: str) -> QueryError:
+    """Build the error for a quote or comment without its end, the only error of the tokenizer.
+
+    It is the first one that begins where no closed one matches.
     """
     at = 0
     while match := _CLOSED.match(text, at):
@@ -214,7 +218,10 @@ _OPENED = {
 
 
 def _check_comment_ends(text: str, tokens: list[Token]) -> None:
-    """sqlglot lets a comment run to the end of the text; only the last one can, so only the tail has to be looked at."""
+    """Refuse a comment that is never closed.
+
+    sqlglot ends such a comment at the end of the text. Only the last comment can be one, so only the tail is checked.
+    """
     at = tokens[-1].end + 1 if tokens else 0
     while (opening := text.find("/*", at)) >= 0:
         comment = _COMMENT.search(text, at)
@@ -223,7 +230,7 @@ def _check_comment_ends(text: str, tokens: list[Token]) -> None:
         at = comment.end()
 
 
-def _without_final_semicolons(tokens: list[Token]) -> list[Token]:
+def _drop_final_semicolons(tokens: list[Token]) -> list[Token]:
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     return tokens
@@ -234,17 +241,17 @@ def _check_statement(tokens: list[Token], text: str) -> None:
         raise QueryError("the query is empty", hint="begin with SELECT")
     first = tokens[0]
     if first.token_type != TokenType.SELECT:
-        word = _shown(first, text)
-        if word.upper() in _WHY:
-            raise _refusal(tokens, 0, text)
-        hint = "other statements are not run" if first.token_type == TokenType.VAR else None
+        word = _token_text(first, text)
+        if word.upper() in _REASONS:
+            raise _refusal_error(tokens, 0, text)
+        hint = "only SELECT statements are supported" if first.token_type == TokenType.VAR else None
         raise QueryError(f"a query begins with SELECT, not with {word}", span=token_span(first), hint=hint)
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.SEMICOLON:
             raise QueryError(
                 "one query at a time",
                 span=token_span(tokens[i + 1]),
-                hint="what follows the semicolon is a second statement",
+                hint="the text after the semicolon is a second statement",
             )
 
 
@@ -260,7 +267,7 @@ def _check_tokens(tokens: list[Token], text: str) -> None:
         ):
             token.token_type = kind = TokenType.VAR  # after a dot every word is a name: a.limit, a.window
         if kind == REFUSED_TOKEN:
-            raise _refusal(tokens, i, text)
+            raise _refusal_error(tokens, i, text)
         if kind == TokenType.SELECT and i:
             raise QueryError(
                 "a query inside a query is not supported",
@@ -308,13 +315,13 @@ def _check_word(token: Token, previous: Token | None) -> None:
             )
 
 
-def _refusal(tokens: list[Token], i: int, text: str) -> QueryError:
-    """Why the token at i is refused; the same word can begin different things."""
+def _refusal_error(tokens: list[Token], i: int, text: str) -> QueryError:
+    """Build the error for the refused token at i; the same word can begin different constructs."""
     token, word, span = tokens[i], tokens[i].text.upper(), token_span(tokens[i])
     before = tokens[i - 1].token_type if i else None
     if word in {"LEFT", "RIGHT"} and i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN:
         return unknown_function_error(token.text, span)
-    problem, hint = _WHY.get(word), _HINTS.get(word)
+    problem, hint = _REASONS.get(word), _HINTS.get(word)
     if word == "DISTINCT" and before == TokenType.L_PAREN:
         problem, hint = "DISTINCT inside an aggregate is not supported", None
     elif word == "EXCEPT" and before == TokenType.STAR:
@@ -329,11 +336,11 @@ def _refusal(tokens: list[Token], i: int, text: str) -> QueryError:
     elif word in _PARAMETERS:
         problem, hint = "parameters are not supported", "write the value itself"
     elif problem is None:
-        problem, hint = f"did not expect {_printable(_shown(token, text))} here", None
+        problem, hint = f"did not expect {_printable(_token_text(token, text))} here", None
     return QueryError(problem, span=span, hint=hint)
 
 
-def _shown(token: Token, text: str) -> str:
+def _token_text(token: Token, text: str) -> str:
     word = text[token.start : token.end + 1]
     return word if len(word) <= 40 else word[:37] + "..."
 

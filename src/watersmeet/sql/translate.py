@@ -1,7 +1,7 @@
-"""From sqlglot's tree to the algebra's.
+"""Translation of sqlglot's tree into the algebra's.
 
-Only node classes listed here pass, and of those only the arguments that are read: what sqlglot parsed is either
-translated or refused by name, never dropped.
+Only the node classes listed here pass, and of those only the arguments that are read. Every construct that sqlglot
+parsed is either translated or refused by name, never dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from watersmeet.sql.spans import node_span
 
 #: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.
 MAX_DEPTH = 100
-#: Nodes that `CASE x WHEN …` may add by writing x out once per branch.
+#: Nodes that `CASE x WHEN …` may add by copying x into each branch.
 MAX_COPIED = 20_000
 
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -49,7 +49,7 @@ _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: 
 
 
 class Translator:
-    """Expressions over the given sources; knows how deep it is."""
+    """Translates expressions over the given sources, and limits their depth."""
 
     def __init__(self, aliases: list[str]):
         self._aliases = aliases
@@ -68,17 +68,19 @@ class Translator:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise QueryError(
-                f"an expression more than {MAX_DEPTH} deep", span=node_span(node), hint="take the expression apart"
+                f"the expression is more than {MAX_DEPTH} levels deep",
+                span=node_span(node),
+                hint="split the expression into smaller ones",
             )
         translate = _NODES.get(type(node))
         if translate is None:
-            raise QueryError(f"{_kind(node)} is not supported", span=node_span(node))
+            raise QueryError(f"{_describe_node(node)} is not supported", span=node_span(node))
         translated = translate(self, node)
         self._depth -= 1
         return translated
 
     def source(self, name: exp.Expr) -> str:
-        """Return the alias meant by a name before a dot or in a constraint."""
+        """Return the alias that a name before a dot or in a constraint refers to."""
         in_scope = self._aliases[: self._visible]
         found = match_names(name.name, in_scope)
         if len(found) == 1:
@@ -91,78 +93,79 @@ class Translator:
         raise QueryError(problem, span=node_span(name), hint=f"sources: {listing(self._aliases)}")
 
     # --- one method a construct
-    # -----------------------------------------------------------------------------------------------------
 
     def column(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "table")
+        _check_arguments(node, "this", "table")
         if isinstance(node.this, exp.Star):
-            raise QueryError("a star stands in SELECT and in COUNT(*) only", span=node_span(node))
+            raise QueryError("a star is allowed only in SELECT and in COUNT(*)", span=node_span(node))
         table = node.args.get("table")
         return Column(
             node.name, None if table is None else self.source(table), span=node_span(node), visible=self._visible
         )
 
     def literal(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "is_string")
+        _check_arguments(node, "this", "is_string")
         span = node_span(node)
         return Literal(node.this, pa.string(), span=span) if node.is_string else literals.parse_number(node.this, span)
 
     def comparison(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "expression")
+        _check_arguments(node, "this", "expression")
         return Comparison(_COMPARISONS[type(node)], *self._pair(node), span=node_span(node))  # type: ignore[index]
 
     def arithmetic(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "expression", "typed", "safe")  # the last two are settings of sqlglot's generator, not text
+        _check_arguments(
+            node, "this", "expression", "typed", "safe"
+        )  # the last two are settings of sqlglot's generator, not text
         return Arithmetic(_ARITHMETIC[type(node)], *self._pair(node), span=node_span(node))  # type: ignore[index]
 
     def chain(self, node: exp.Expr) -> Expr:
-        """`a AND b AND c` as one node, without a level of recursion per operand."""
-        args = tuple(self.expression(part) for part in _spine(node))
+        """Translate `a AND b AND c` as one node, without a level of recursion per operand."""
+        args = tuple(self.expression(part) for part in _chain_operands(node))
         return (And if isinstance(node, exp.And) else Or)(args, span=node_span(node))
 
     def concatenation(self, node: exp.Expr) -> Expr:
-        return Call("CONCAT", tuple(self.expression(part) for part in _spine(node)), span=node_span(node))
+        return Call("CONCAT", tuple(self.expression(part) for part in _chain_operands(node)), span=node_span(node))
 
     def negation(self, node: exp.Expr) -> Expr:
-        _only(node, "this")
+        _check_arguments(node, "this")
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return literals.negate(literals.parse_number(node.this.this, node_span(node)), node_span(node))
         return Negate(self.expression(node.this), span=node_span(node))
 
     def inversion(self, node: exp.Expr) -> Expr:
-        _only(node, "this")
+        _check_arguments(node, "this")
         return Not(self.expression(node.this), span=node_span(node))
 
     def parenthesis(self, node: exp.Expr) -> Expr:
-        _only(node, "this")
+        _check_arguments(node, "this")
         return self.expression(node.this)
 
     def membership(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "expressions")
+        _check_arguments(node, "this", "expressions")
         options = tuple(self.expression(option) for option in node.expressions)
         return In(self.expression(node.this), options, span=node_span(node))
 
     def between(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "low", "high")
+        _check_arguments(node, "this", "low", "high")
         arg, low, high = (self.expression(node.args[part]) for part in ("this", "low", "high"))
         return Between(arg, low, high, span=node_span(node))
 
     def like(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "expression", "negate")
+        _check_arguments(node, "this", "expression", "negate")
         pattern: str = node.expression.this
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-            raise QueryError("the pattern ends in a backslash that takes nothing", span=node_span(node.expression))
+            raise QueryError("the pattern ends in a backslash that escapes nothing", span=node_span(node.expression))
         like = Like(self.expression(node.this), pattern, span=node_span(node))
         return Not(like, span=node_span(node)) if node.args.get("negate") else like
 
     def null_test(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "expression")
+        _check_arguments(node, "this", "expression")
         if node_span(node.expression) is None:  # sqlglot's own, made of `x NOT NULL`
             raise QueryError("NOT NULL is not a condition", span=node_span(node), hint="write IS NOT NULL")
         return IsNull(self.expression(node.this), span=node_span(node))
 
     def case(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "ifs", "default")
+        _check_arguments(node, "this", "ifs", "default")
         subject = None if node.this is None or node.this == "" else self.expression(node.this)
         branches = tuple(self._branch(subject, branch) for branch in node.args["ifs"])
         if subject is not None:
@@ -171,7 +174,7 @@ class Translator:
         return Case(branches, None if default is None else self.expression(default), span=node_span(node))
 
     def cast(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "to")
+        _check_arguments(node, "this", "to")
         to, span = node.args["to"], node_span(node)
         if to == "DATE":
             return literals.parse_date(node.this.this, span)
@@ -180,11 +183,11 @@ class Translator:
         return Cast(self.expression(node.this), to, span=span)
 
     def interval(self, node: exp.Expr) -> Expr:
-        _only(node, "this")
+        _check_arguments(node, "this")
         return literals.interval_literal(node.args["this"], node_span(node))
 
     def call(self, node: exp.Expr) -> Expr:
-        _only(node, "this", "expressions")
+        _check_arguments(node, "this", "expressions")
         name, span = SYNONYMS.get(node.this, node.this), node_span(node)
         if name in AGGREGATES:
             return self._aggregate(name, node.expressions, span)
@@ -199,13 +202,12 @@ class Translator:
         return Call(name, args, span=span)
 
     # --- parts
-    # ------------------------------------------------------------------------------------------------------------------------
 
     def _pair(self, node: exp.Expr) -> tuple[Expr, Expr]:
         return self.expression(node.this), self.expression(node.expression)
 
     def _branch(self, subject: Expr | None, branch: exp.Expr) -> tuple[Expr, Expr]:
-        _only(branch, "this", "true")
+        _check_arguments(branch, "this", "true")
         condition = self.expression(branch.this)
         if subject is not None:
             condition = Comparison("=", subject, condition, span=condition.span)
@@ -215,7 +217,7 @@ class Translator:
         self._copied += copies * sum(1 for _ in walk(subject))
         if self._copied > MAX_COPIED:
             raise QueryError(
-                "CASE with a value this large in this many branches", span=span, hint="write CASE WHEN … instead"
+                "CASE would copy a value this large into too many branches", span=span, hint="write CASE WHEN … instead"
             )
 
     def _aggregate(self, name: str, args: list[exp.Expr], span: Span | None) -> Expr:
@@ -262,18 +264,18 @@ _NODES: dict[type[exp.Expr], Callable[[Translator, Any], Expr]] = {
 }
 
 
-def _spine(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a left-leaning chain of one operator, from left to right."""
+def _chain_operands(node: exp.Expr) -> list[exp.Expr]:
+    """Return the operands of a left-leaning chain of one operator, from left to right."""
     kind, operands = type(node), []
     while type(node) is kind:
-        _only(node, "this", "expression", "safe")
+        _check_arguments(node, "this", "expression", "safe")
         operands.append(node.expression)
         node = node.this
     return [node, *reversed(operands)]
 
 
-def _only(node: exp.Expr, *read: str) -> None:
-    """Everything sqlglot noted on a node has to be read by whoever translates it."""
+def _check_arguments(node: exp.Expr, *read: str) -> None:
+    """Check that the translation reads every argument that sqlglot set on the node."""
     for key, value in node.args.items():
         if key not in read and value not in (None, [], False):
             raise InternalError(f'sqlglot\'s {type(node).__name__} carries "{key}", which nothing reads')
@@ -284,7 +286,7 @@ def _check_count(name: str, args: tuple[Expr, ...], count: int, span: Span | Non
         raise QueryError(f"{name} takes {count} arguments, not {len(args)}", span=span)
 
 
-def _kind(node: exp.Expr) -> str:
+def _describe_node(node: exp.Expr) -> str:
     return _SIGNS.get(type(node).__name__, type(node).__name__)
 
 

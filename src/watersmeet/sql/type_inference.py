@@ -1,4 +1,4 @@
-"""Types of expressions: what an operator makes of its operands, and the type of any bound expression."""
+"""Types of expressions: the result types of operators, and the type of any bound expression."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from watersmeet.sql.types import (
 
 
 def type_of(expr: Expr, sources: Sequence[BoundSource]) -> pa.DataType:
-    """The type of a bound expression.
+    """Return the type of a bound expression.
 
     >>> type_of(Comparison("=", Literal(1, pa.int64()), Literal(2, pa.int64())), [])
     DataType(bool)
@@ -59,13 +59,12 @@ def _type(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
 
 
 def type_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
-    """`left op right` with both sides brought to types the operator is defined on; the expression has no place yet.
+    """Type `left op right`, with both sides converted to types that the operator is defined on; the result has no span.
 
     >>> one, half = TypedExpr(Literal(1, pa.int64()), pa.int64()), TypedExpr(Literal(0.5, pa.float64()), pa.float64())
     >>> type_arithmetic("+", one, half)
     TypedExpr(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5,
-    type=DataType(double))), \
-type=DataType(double))
+    type=DataType(double))), type=DataType(double))
     """
     left_kind, right_kind = _arithmetic_operands(op, left, right)
     expr = Arithmetic(op, convert_to(left, left_kind), convert_to(right, right_kind))
@@ -73,7 +72,7 @@ type=DataType(double))
 
 
 def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type that comes of operands already brought to the right types; decimals grow as in Arrow."""
+    """Return the result type of operands already converted; decimals grow as in Arrow."""
     if family_of(left) is Family.DECIMAL:
         return pa.decimal128(*_decimal_result(op, (left.precision, left.scale), (right.precision, right.scale)))
     if family_of(left) is Family.TIMESTAMP and family_of(right) is Family.TIMESTAMP:
@@ -82,8 +81,9 @@ def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataTy
 
 
 def type_aggregate(function: str, arg: TypedExpr | None) -> tuple[Expr | None, pa.DataType]:
-    """The argument as the aggregate takes it, and the aggregate's type: SUM and AVG add up in the widest type of the
-    family.
+    """Return the converted argument of an aggregate and its type.
+
+    SUM and AVG add up in the widest type of the family.
     """
     if arg is None:
         return None, pa.int64()
@@ -94,11 +94,11 @@ def type_aggregate(function: str, arg: TypedExpr | None) -> tuple[Expr | None, p
     if function in {"MIN", "MAX"}:
         used = convert_to_plain(arg)
         return used.expr, used.type
-    kind = _summed(function, arg)
+    kind = _sum_type(function, arg)
     return convert_to(arg, kind), pa.float64() if function == "AVG" else kind
 
 
-def _summed(function: str, arg: TypedExpr) -> pa.DataType:
+def _sum_type(function: str, arg: TypedExpr) -> pa.DataType:
     match arg.family:
         case Family.INTEGER:
             return pa.decimal128(38, 0) if plain_type(arg.type) == pa.uint64() else pa.int64()
@@ -113,23 +113,24 @@ def _summed(function: str, arg: TypedExpr) -> pa.DataType:
 
 
 # --- arithmetic
-# -------------------------------------------------------------------------------------------------------------------------
 
 
 def _arithmetic_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType]:
-    left, right = _beside(op, left, right), _beside(op, right, left)
+    left, right = _adapt_operand(op, left, right), _adapt_operand(op, right, left)
     families = {left.family, right.family}
     if families <= NUMBERS:
         return _number_operands(op, left, right, families)
     kinds = _time_operands(op, left, right)
     if kinds is None:
-        raise _no_arithmetic(op, left, right)
+        raise _no_arithmetic_error(op, left, right)
     return kinds
 
 
-def _beside(op: str, operand: TypedExpr, other: TypedExpr) -> TypedExpr:
-    """NULL as the other's type (an interval where it is added to an instant); a string constant beside an instant as an
-    instant.
+def _adapt_operand(op: str, operand: TypedExpr, other: TypedExpr) -> TypedExpr:
+    """Return the operand with the type that the other operand implies.
+
+    NULL gets the other's type, or an interval where it is added to an instant. A string constant next to an instant
+    becomes an instant.
     """
     if operand.family is Family.NULL:
         kind = pa.int64() if other.family is Family.NULL else plain_type(other.type)
@@ -159,7 +160,7 @@ def _number_operands(
 
 
 def _decimal_result(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    """Digits, and digits behind the point, of an exact sum, difference or product."""
+    """Return the digits, and the digits after the point, of an exact sum, difference or product."""
     if op == "*":
         return left[0] + right[0] + 1, left[1] + right[1]
     scale = max(left[1], right[1])
@@ -167,39 +168,39 @@ def _decimal_result(op: str, left: tuple[int, int], right: tuple[int, int]) -> t
 
 
 def _time_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType] | None:
-    """Instant ± interval, interval + instant, instant - instant, interval ± interval."""
+    """Return the types for instant ± interval, interval + instant, instant - instant, interval ± interval."""
     if left.family in INSTANTS and right.family in INSTANTS and op == "-":
-        kind = _meeting_instant(left.type, right.type)
+        kind = _common_instant(left.type, right.type)
         return kind, kind
     if right.family is Family.DURATION and op in {"+", "-"}:
         if left.family is Family.DURATION:
             unit = finest_unit(left.type.unit, right.type.unit)
             return pa.duration(unit), pa.duration(unit)
         if left.family in INSTANTS:
-            return _moved(left.type, right.type)
+            return _shift_types(left.type, right.type)
     if left.family is Family.DURATION and right.family in INSTANTS and op == "+":
-        instant, length = _moved(right.type, left.type)
+        instant, length = _shift_types(right.type, left.type)
         return length, instant
     return None
 
 
-def _meeting_instant(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Instants are subtracted in UTC and in microseconds, or finer where one of them is."""
+def _common_instant(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the type in which two instants are subtracted: UTC, in microseconds or the finer unit of the two."""
     stamps = [kind for kind in (left, right) if isinstance(kind, pa.TimestampType)]
     unit = finest_unit("us", *(kind.unit for kind in stamps))
     return pa.timestamp(unit, "UTC" if any(kind.tz is not None for kind in stamps) else None)
 
 
-def _moved(instant: pa.DataType, length: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
+def _shift_types(instant: pa.DataType, length: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
     stamp = instant if isinstance(instant, pa.TimestampType) else pa.timestamp("us")
     unit = finest_unit(stamp.unit, length.unit)
     return pa.timestamp(unit, stamp.tz), pa.duration(unit)
 
 
-def _no_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> QueryError:
-    hint: str | None = "CAST makes a number of a string"
+def _no_arithmetic_error(op: str, left: TypedExpr, right: TypedExpr) -> QueryError:
+    hint: str | None = "CAST the string to a number"
     if left.family is Family.STRING and right.family is Family.STRING and op == "+":
-        hint = "strings are joined with ||"
+        hint = "concatenate strings with ||"
     elif Family.STRING not in {left.family, right.family}:
         hint = None
     return QueryError(
@@ -210,7 +211,6 @@ def _no_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> QueryError:
 
 
 # --- types of bound expressions
-# ---------------------------------------------------------------------------------------------------------
 
 
 def _column_type(column: Column, fields: Mapping[str, pa.Schema]) -> pa.DataType:

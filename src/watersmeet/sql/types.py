@@ -1,15 +1,15 @@
-"""Families of Arrow types, and the type that several values are brought to before they meet.
+"""Families of Arrow types, the common type of several values, and the names of types in CAST.
 
-Types combine as follows; what is not listed does not combine.
+Types combine as follows; all other combinations are refused.
 
-- Types of one kind need nothing. NULL takes the other's type.
-- Integers meet as BIGINT; an unsigned 64-bit one and a signed one as DECIMAL(20, 0).
-- Integers and decimals, or several decimals, as the decimal that loses neither a digit nor a place behind the point.
-- Any number and a FLOAT or DOUBLE as DOUBLE.
-- Strings of every encoding as VARCHAR, binaries as BINARY; a dictionary-encoded column is what it encodes.
-- A date and a timestamp as timestamp; timestamps of different units as the finest; a naive one is in UTC, and meets a
-  zoned one there.
-- A string constant beside a date, timestamp or time is read as one.
+- Types of one kind need no conversion. NULL takes the other's type.
+- Integers combine to BIGINT; an unsigned 64-bit integer and a signed one to DECIMAL(20, 0).
+- Integers and decimals, or several decimals, combine to the decimal that loses no digit before or after the point.
+- Any number and a FLOAT or DOUBLE combine to DOUBLE.
+- Strings of every encoding combine to VARCHAR, binaries to BINARY. A dictionary-encoded column has the type it encodes.
+- A date and a timestamp combine to a timestamp, timestamps of different units to the finest. A naive timestamp is in
+  UTC and combines with a zoned one there.
+- A string constant next to a date, timestamp or time is parsed as one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from watersmeet.errors import QueryError, Span
 
 
 class Family(Enum):
+    """Families of types, with the text for error messages."""
+
     NULL = "NULL"
     BOOLEAN = "a boolean"
     INTEGER = "an integer"
@@ -108,7 +110,8 @@ class TypedExpr:
 
 
 def family_of(kind: pa.DataType) -> Family:
-    """
+    """Return the family of a type; a dictionary has the family of its values.
+
     >>> family_of(pa.uint8()), family_of(pa.dictionary(pa.int32(), pa.string()))
     (<Family.INTEGER: 'an integer'>, <Family.STRING: 'a string'>)
     """
@@ -118,7 +121,7 @@ def family_of(kind: pa.DataType) -> Family:
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """Tell whether values of the type have an order: all have but unions and calendar intervals, alone or nested.
+    """Return whether values of the type have an order: all but unions and calendar intervals, alone or nested.
 
     >>> has_order(pa.list_(pa.int64())), has_order(pa.list_(pa.month_day_nano_interval()))
     (True, False)
@@ -131,8 +134,9 @@ def has_order(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or
-    dictionaries.
+    """Return the type that expressions use for a type.
+
+    It has one encoding of strings, binaries and dates, decimals of 128 bits, and no half floats or dictionaries.
 
     >>> plain_type(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)
@@ -145,20 +149,20 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def common_type(operands: Sequence[TypedExpr]) -> pa.DataType | None:
-    """The type all of them are brought to, None when there is none.
+    """Return the type that all operands are converted to, or None if there is none.
 
-    String constants do not take part as long as the others agree on something that can be read from a string.
+    String constants do not count as long as the others agree on a type that can be parsed from a string.
     """
-    solid = [operand for operand in operands if operand.family is not Family.NULL and not operand.is_string_constant]
+    others = [operand for operand in operands if operand.family is not Family.NULL and not operand.is_string_constant]
     constants = [operand for operand in operands if operand.is_string_constant]
-    if not solid:
+    if not others:
         return pa.string() if constants else pa.null()
-    agreed = _agreed(solid)
-    return agreed if agreed is None or not constants else _readable(agreed, constants)
+    agreed = _combine_types(others)
+    return agreed if agreed is None or not constants else _type_of_strings(agreed, constants)
 
 
-def _readable(kind: pa.DataType, constants: Sequence[TypedExpr]) -> pa.DataType | None:
-    """The type as which the string constants are read; fractions of a second need a unit that holds them."""
+def _type_of_strings(kind: pa.DataType, constants: Sequence[TypedExpr]) -> pa.DataType | None:
+    """Return the type for string constants; fractions of a second need a unit that holds them."""
     has_fraction = any(isinstance(c.expr, Literal) and "." in str(c.expr.value) for c in constants)
     match family_of(kind):
         case Family.STRING | Family.DATE:
@@ -170,7 +174,7 @@ def _readable(kind: pa.DataType, constants: Sequence[TypedExpr]) -> pa.DataType 
     return None
 
 
-def _agreed(operands: Sequence[TypedExpr]) -> pa.DataType | None:
+def _combine_types(operands: Sequence[TypedExpr]) -> pa.DataType | None:
     kinds = [plain_type(operand.type) for operand in operands]
     if all(kind == kinds[0] for kind in kinds[1:]):
         return kinds[0]
@@ -188,7 +192,8 @@ def _agreed(operands: Sequence[TypedExpr]) -> pa.DataType | None:
 
 
 def common_timestamp(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    """
+    """Return the timestamp type that dates and timestamps are converted to.
+
     >>> common_timestamp([pa.date32(), pa.timestamp("ms"), pa.timestamp("s", "Europe/Paris")])
     TimestampType(timestamp[ms, tz=UTC])
     """
@@ -199,7 +204,8 @@ def common_timestamp(kinds: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def finest_unit(*units: str) -> str:
-    """
+    """Return the finest of some units of time.
+
     >>> finest_unit("s", "us", "ms")
     'us'
     """
@@ -219,7 +225,7 @@ def _common_number(operands: Sequence[TypedExpr], families: set[Family]) -> pa.D
 
 
 def decimal_type(precision: int, scale: int, operands: Sequence[TypedExpr]) -> pa.DataType:
-    """A decimal of that size, refused where it has more digits than decimals can."""
+    """Return a decimal type of that size, or refuse one with too many digits."""
     if precision <= MAX_DIGITS:
         return pa.decimal128(precision, scale)
     shown = " and ".join(format_type(plain_type(operand.type)) for operand in operands[:3])
@@ -231,7 +237,10 @@ def decimal_type(precision: int, scale: int, operands: Sequence[TypedExpr]) -> p
 
 
 def decimal_size(operand: TypedExpr) -> tuple[int, int]:
-    """Digits, and digits behind the point, that hold the number; an integer constant needs no more than its own digits."""
+    """Return the digits, and the digits after the point, that hold the number.
+
+    An integer constant needs no more than its own digits.
+    """
     if isinstance(operand.expr, Literal) and isinstance(operand.expr.value, int):
         return len(str(abs(operand.expr.value))), 0
     kind = operand.type
@@ -248,7 +257,7 @@ def _may_be_negative(operand: TypedExpr) -> bool:
 
 
 def span_of_all(operands: Sequence[TypedExpr]) -> Span | None:
-    """From the first of them to the last."""
+    """Return the span from the first operand to the last."""
     spans = [operand.span for operand in operands if operand.span is not None]
     return spans[0].to(spans[-1]) if spans else None
 
@@ -275,14 +284,14 @@ TYPES: dict[str, pa.DataType] = {
 
 
 def parse_type_name(name: str, sizes: list[str], span: Span) -> pa.DataType:
-    """The Arrow type of a name.
+    """Return the Arrow type of a type name.
 
     >>> parse_type_name("decimal", ["10", "2"], Span(0, 0))
     Decimal128Type(decimal128(10, 2))
     """
     upper = name.upper()
     if upper == "DECIMAL":
-        return _decimal(sizes, span)
+        return _parse_decimal(sizes, span)
     if upper not in TYPES:
         raise QueryError(
             f'there is no type "{name[:40]}"', span=span, hint=f"types: {', '.join([*TYPES, 'DECIMAL(p, s)'])}"
@@ -292,14 +301,14 @@ def parse_type_name(name: str, sizes: list[str], span: Span) -> pa.DataType:
     return TYPES[upper]
 
 
-def _decimal(sizes: list[str], span: Span) -> pa.DataType:
+def _parse_decimal(sizes: list[str], span: Span) -> pa.DataType:
     numbers = [int(size) for size in sizes if size.isdecimal()]
     if len(numbers) == len(sizes) and 1 <= len(numbers) <= 2:
         precision, scale = numbers[0], numbers[1] if len(numbers) == 2 else 0
         if 1 <= precision <= MAX_DIGITS and scale <= precision:
             return pa.decimal128(precision, scale)
     raise QueryError(
-        "DECIMAL takes its digits and how many of them stand behind the point",
+        "DECIMAL takes a precision and a scale",
         span=span,
         hint=f"write it like DECIMAL(10, 2); {MAX_DIGITS} digits at most",
     )
