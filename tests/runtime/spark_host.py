@@ -49,7 +49,7 @@ class Attempt(StrEnum):
 
 
 @dataclass
-class Cell:
+class FakeValueState:
     """A value in a state store."""
 
     content: Any = None
@@ -62,7 +62,7 @@ class Cell:
 
 
 @dataclass
-class Entries:
+class FakeMapState:
     """A map in a state store."""
 
     content: dict[Any, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Entries:
 
 
 @dataclass
-class Outcome:
+class BatchOutcome:
     """What a batch gave: rows, and per stream how many arrived, were late and were shed."""
 
     rows: Counter[Any]
@@ -109,7 +109,7 @@ class SparkHost:
                 packets += [packet for packed in packer.pack([part]) for packet in decode_packets(packed)]
         return packets
 
-    def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> Outcome:
+    def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> BatchOutcome:
         """Run a batch, bucket by bucket."""
         tables, metrics = [], Counter[str]()
         for label, worker in zip(self.arrangement.bucket.labels, workers, strict=True):
@@ -126,13 +126,13 @@ class SparkHost:
         rows = pa.Table.from_batches(tables, self.arrangement.bucket.config.result)
         streams = enumerate(self.arrangement.bucket.streams)
         counts = {name: tuple(metrics[f"{what}_{at}"] for what in ("arrived", "late", "shed")) for at, name in streams}
-        return Outcome(Counter(as_multiset(table_rows(rows))), counts)  # type: ignore[arg-type] # three each
+        return BatchOutcome(Counter(as_multiset(table_rows(rows))), counts)  # type: ignore[arg-type] # three each
 
     def _run_bucket(
         self, label: int, worker: int, packets: list[Packet], attempt: Attempt
     ) -> tuple[list[pa.RecordBatch], dict[str, int]]:
         self.monkeypatch.setattr(state_store, "_decoded_states", self.memories[worker])
-        header, entries = Cell(self.headers.get(label)), Entries(dict(self.entries.get(label, {})))
+        header, entries = FakeValueState(self.headers.get(label)), FakeMapState(dict(self.entries.get(label, {})))
         bucket = self.arrangement.bucket
         states = StateStore(
             header, entries, bucket, self.arrangement.signature, StatefulStep(self.run, "buckets"), True
@@ -152,7 +152,7 @@ class SparkHost:
         return found, metrics
 
 
-def streams_of(seed: int) -> dict[str, list[pa.Table]]:
+def generate_streams(seed: int) -> dict[str, list[pa.Table]]:
     """Two streams in batches: some rows are late, keys repeat, ids do not fit into 32 bits."""
     rng = Random(seed)
     return {name: [_batch(rng, name, number) for number in range(BATCHES)] for name in "ab"}
@@ -166,16 +166,16 @@ def _batch(rng: Random, name: str, number: int) -> pa.Table:
     )
 
 
-def sources_of(streams: dict[str, list[pa.Table]]) -> dict[str, Any]:
+def build_stream_sources(streams: dict[str, list[pa.Table]]) -> dict[str, Any]:
     return {
         name: wm.stream(tables, time="ts", lateness=f"{LATENESS_US} microseconds") for name, tables in streams.items()
     }
 
 
-def host_of(
+def build_host(
     query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None
 ) -> SparkHost:
-    sources = sources_of(streams)
+    sources = build_stream_sources(streams)
     return SparkHost(
         build_execution_plan(bind_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch
     )
@@ -186,10 +186,10 @@ def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch
     between.
     """
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
-    streams, rng = streams_of(seed), Random(seed)
-    host = host_of(query, streams, monkeypatch)
+    streams, rng = generate_streams(seed), Random(seed)
+    host = build_host(query, streams, monkeypatch)
     host.run = f"{query}{seed}".encode().hex()[-60:]
-    embedded = wm.run(query, sources_of(streams), plan=wm.plan())
+    embedded = wm.run(query, build_stream_sources(streams), plan=wm.plan())
     for batch in range(BATCHES):
         tables = {name: each[batch] for name, each in streams.items()}
         packets = host.pack(batch, tables)
@@ -225,8 +225,8 @@ def check_labels() -> None:
 
 def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """A batch that is packed again keeps the same rows, whatever plans were written meanwhile."""
-    streams, log = streams_of(seed), PlanLog(folder / "plans")
-    host = host_of(COMMON, streams, monkeypatch, log)
+    streams, log = generate_streams(seed), PlanLog(folder / "plans")
+    host = build_host(COMMON, streams, monkeypatch, log)
     log.write(1, wm.plan(drop={"a": 0.5}))
     packed = []
     for batch in range(3):
@@ -247,11 +247,11 @@ def _contents(packets: list[Packet]) -> list[tuple[int, int, int, int]]:
 def check_other_queries(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """A checkpoint of another query is refused."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
-    streams = streams_of(0)
-    host = host_of(COMMON, streams, monkeypatch)
+    streams = generate_streams(0)
+    host = build_host(COMMON, streams, monkeypatch)
     tables = {name: each[0] for name, each in streams.items()}
     host.advance(host.pack(0, tables), [0] * BUCKETS)
-    other = host_of(COMMON.replace("25", "26"), streams, monkeypatch)
+    other = build_host(COMMON.replace("25", "26"), streams, monkeypatch)
     other.headers, other.entries = host.headers, host.entries
     try:
         other.advance(other.pack(0, tables), [1] * BUCKETS)

@@ -18,7 +18,7 @@ from tests.spark.queries import collect_rows, stream_to_rows, table_to_rows
 from watersmeet.runtime.spark.session import check_table_size
 from watersmeet.runtime.spark.worker_check import check_workers
 
-from .test_sources import JOIN, TABLES, over, streaming_frame
+from .test_sources import JOIN, TABLES, build_streams, streaming_frame
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -80,7 +80,7 @@ def test_workers_are_checked_once(spark: SparkSession) -> None:
 def test_a_streaming_query_with_too_many_partitions_warns_with_the_value_to_use(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    streams = over(**{name: streaming_frame(spark, tmp_path, name) for name in "ab"})
+    streams = build_streams(**{name: streaming_frame(spark, tmp_path, name) for name in "ab"})
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     cores = spark.sparkContext.defaultParallelism  # a session that an earlier test left may have one core
@@ -97,9 +97,9 @@ def test_a_finite_query_uses_one_partition_per_core_despite_the_session_setting(
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "200")
     try:
-        frame = wm.on_spark(JOIN, over(**TABLES))
+        frame = wm.on_spark(JOIN, build_streams(**TABLES))
         assert frame.rdd.getNumPartitions() == spark.sparkContext.defaultParallelism
-        assert collect_rows(frame) == table_to_rows(wm.collect(JOIN, over(**TABLES)))
+        assert collect_rows(frame) == table_to_rows(wm.collect(JOIN, build_streams(**TABLES)))
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
@@ -109,8 +109,10 @@ def test_a_relation_of_megabytes_is_sent_with_a_streaming_query(spark: SparkSess
     large: dict[str, Any] = {
         "r": wm.relation(pa.table({"k": np.arange(200_000, dtype=np.int32), "v": np.arange(200_000)}))
     }
-    frame = wm.on_spark(query, {**over(a=streaming_frame(spark, tmp_path, "a")), **large})
-    assert stream_to_rows(frame, tmp_path) == table_to_rows(wm.collect(query, {**over(a=TABLES["a"]), **large}))
+    frame = wm.on_spark(query, {**build_streams(a=streaming_frame(spark, tmp_path, "a")), **large})
+    assert stream_to_rows(frame, tmp_path) == table_to_rows(
+        wm.collect(query, {**build_streams(a=TABLES["a"]), **large})
+    )
 
 
 def test_relations_that_are_too_large_for_the_session_are_refused(spark: SparkSession) -> None:

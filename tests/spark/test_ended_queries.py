@@ -1,4 +1,4 @@
-"""A session that starts and stops many queries ends with the memory, threads, file descriptors and local files of one."""
+"""Many queries in one session leave no more memory, threads, file descriptors and local files than one query."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUERY = """
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker process: the runs whose state it remembers, and what the system counts for it."""
+    """One worker process: the number of runs whose state it caches, and its resources."""
 
     pid: int
     runs: int
@@ -50,11 +50,11 @@ class Resources:
     driver_threads: int
 
     @property
-    def most_resident_bytes(self) -> int:
+    def max_resident_bytes(self) -> int:
         return max(worker.resident_bytes for worker in self.workers)
 
 
-def test_many_queries_leave_what_one_leaves(spark: SparkSession, tmp_path: Path) -> None:
+def test_many_queries_leave_no_more_than_one(spark: SparkSession, tmp_path: Path) -> None:
     files = {name: _write_rows(tmp_path / name, seed) for seed, name in enumerate("ab")}
     early = late = None
     for number in range(1, QUERIES + 1):
@@ -67,7 +67,7 @@ def test_many_queries_leave_what_one_leaves(spark: SparkSession, tmp_path: Path)
     print(f"\nafter query 2: {early}\nafter query {QUERIES}: {late}")
     assert late.cached_runs <= 1
     assert max(worker.runs for worker in late.workers) <= 1
-    assert late.most_resident_bytes < early.most_resident_bytes + (25 << 20)  # one query's state is 7 MB
+    assert late.max_resident_bytes < early.max_resident_bytes + (25 << 20)  # one query's state is 7 MB
     assert len(late.workers) <= len(early.workers) + 1
     assert max(worker.descriptors for worker in late.workers) <= max(worker.descriptors for worker in early.workers) + 2
     assert max(worker.threads for worker in late.workers) <= max(worker.threads for worker in early.workers) + 2
@@ -101,7 +101,7 @@ def _rows(seed: int, rows: int = ROWS) -> pa.Table:
 
 
 def _sources(files: dict[str, Path], number: int) -> dict[str, Any]:
-    """Two growing directories and a table that is different in every query."""
+    """Return two growing directories, and a table that is different in every query."""
     sources: dict[str, Any] = {name: wm.stream(folder, time="ts", follow=True) for name, folder in files.items()}
     return sources | {"c": wm.stream(_rows(100 + number), time="ts")}
 
@@ -118,7 +118,7 @@ def _start_query(files: dict[str, Path], number: int, checkpoint: Path, *, follo
 
 def _measure(spark: SparkSession) -> Resources:
     gc.collect()
-    temporary = Path(spark.sparkContext._temp_dir)  # functions that are too large travel through files in it
+    temporary = Path(spark.sparkContext._temp_dir)  # functions that are too large are sent through files in it
     return Resources(
         tuple(_workers(spark)), len(_cached_runs(spark)), sum(1 for _ in temporary.rglob("*")), threading.active_count()
     )
@@ -129,9 +129,8 @@ def _cached_runs(spark: SparkSession) -> set[str]:
 
 
 def _workers(spark: SparkSession) -> list[Worker]:
-    def look(
-        _: Iterable[int],
-    ) -> Iterator[tuple[int, ...]]:  # inside, so that it travels whole: workers do not have the tests
+    # A nested function is pickled by value: workers cannot import the tests.
+    def measure_worker(_: Iterable[int]) -> Iterator[tuple[int, ...]]:
         from watersmeet.runtime.spark.state_store import _decoded_states
 
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -144,5 +143,5 @@ def _workers(spark: SparkSession) -> list[Worker]:
             threads,
         )
 
-    found = spark.sparkContext.parallelize(range(8), 8).mapPartitions(look).collect()
+    found = spark.sparkContext.parallelize(range(8), 8).mapPartitions(measure_worker).collect()
     return [Worker(*each) for each in {each[0]: each for each in found}.values()]

@@ -1,6 +1,4 @@
-"""Errors of a query on Spark: the same rows raise as in one process, however rows are spread and wherever expressions
-are evaluated.
-"""
+"""The same rows raise errors on Spark as in one process, for any buckets and any place of evaluation."""
 
 from __future__ import annotations
 
@@ -43,14 +41,14 @@ def seconds(values: Any) -> pa.Array:
     ids=["keys", "counted rows", "groups"],
 )
 @pytest.mark.parametrize("in_the_jvm", [True, False], ids=["frames", "tables"])
-def test_rejected_rows_are_evaluated_in_no_other_expression(spark: SparkSession, query: str, in_the_jvm: bool) -> None:
+def test_no_other_expression_is_evaluated_on_rejected_rows(spark: SparkSession, query: str, in_the_jvm: bool) -> None:
     tables = {"a": a(2, 1, 3), "b": b("nxn", [1.0, math.nan, 3.0])}
     sources = {
         name: wm.stream(spark.createDataFrame(table) if in_the_jvm else table, time="ts")
         for name, table in tables.items()
     }
-    wanted = wm.collect(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
-    assert collect_rows(wm.on_spark(query, sources, session=spark, buckets=3)) == table_to_rows(wanted)
+    expected = wm.collect(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
+    assert collect_rows(wm.on_spark(query, sources, session=spark, buckets=3)) == table_to_rows(expected)
 
 
 @pytest.mark.parametrize(
@@ -58,17 +56,16 @@ def test_rejected_rows_are_evaluated_in_no_other_expression(spark: SparkSession,
     ["a.k = b.k AND b.x + 1 > a.k", "a.k = b.k AND b.x + 1 > 0", "a.k = b.k + 1 AND b.x * 2 = a.k"],
     ids=["an operand", "an own predicate", "two keys"],
 )
-def test_errors_of_late_rows_do_not_count_and_those_of_other_rows_do(spark: SparkSession, where: str) -> None:
+def test_late_rows_raise_no_errors_and_other_rows_do(spark: SparkSession, where: str) -> None:
     query = f"SELECT a.k FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS] WHERE {where}"
     first = pa.table({"ts": seconds([100, 101]), "k": [1, 2], "x": [1, 2]})
-    bad = pa.table(
-        {"ts": seconds([50]), "k": pa.array([None], pa.int64()), "x": [LARGEST]}
-    )  # meets nothing: its key is NULL
+    # The row matches nothing, because its key is NULL.
+    bad = pa.table({"ts": seconds([50]), "k": pa.array([None], pa.int64()), "x": [LARGEST]})
     for batches, raises in (([first, bad], False), ([bad, first], True)):
         sources = {"a": wm.stream([first.select(["ts", "k"])], time="ts"), "b": wm.stream(batches, time="ts")}
         if not raises:
-            wanted = table_to_rows(wm.collect(query, sources))
-            assert collect_rows(wm.on_spark(query, sources, session=spark, buckets=3)) == wanted
+            expected = table_to_rows(wm.collect(query, sources))
+            assert collect_rows(wm.on_spark(query, sources, session=spark, buckets=3)) == expected
             continue
         with pytest.raises(QueryError, match="overflow"):
             wm.collect(query, sources)

@@ -1,6 +1,4 @@
-"""Streams that Spark reads by itself, by format and options: from a socket, from a generator, from files; and without a
-connector.
-"""
+"""Streams that Spark's own readers read, by format and options: sockets, generators, files, and a missing connector."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
 
-def called(path: Path, *more: object) -> Any:
+def run_command(path: Path, *more: object) -> Any:
     result = CliRunner().invoke(
         cli.app, ["run", *map(str, more), "--checkpoint", str(path / "ckpt"), "--out", str(path / "out")]
     )
@@ -49,7 +47,7 @@ def test_files_of_a_format_with_a_declared_schema(tmp_path: Path, spark: SparkSe
         time = "ts"
         '''
     )
-    result = called(tmp_path, "--config", tmp_path / "job.toml")
+    result = run_command(tmp_path, "--config", tmp_path / "job.toml")
     assert result.exit_code == 0, result.output
     assert sorted(pq.read_table(tmp_path / "out", columns=["k"]).column("k").to_pylist()) == list(range(5))
 
@@ -59,7 +57,7 @@ def test_a_generator_of_rows(tmp_path: Path, spark: SparkSession) -> None:
         "SELECT a.value FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.value = b.value AND a.value < 20"
     )
     rate = "format=rate-micro-batch,rowsPerBatch=50,startTimestamp=1700000000000,time=timestamp"
-    result = called(
+    result = run_command(
         tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={rate}", "--stream", f"b={rate}"
     )
     assert result.exit_code == 0, result.output
@@ -71,15 +69,23 @@ def test_json_messages_become_their_columns(tmp_path: Path, spark: SparkSession)
     (tmp_path / "messages").mkdir()
     messages = [json.dumps({"k": key, "ts": "2026-01-01T00:00:01Z", "more": "is left out"}) for key in range(7)]
     (tmp_path / "messages" / "first.txt").write_text("\n".join(messages))
-    given = f"format=text,path={tmp_path}/messages,value=json,schema=k:long;ts:timestamp,time=ts"
-    options = (tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}")
-    result = called(tmp_path, *options)
+    declaration = f"format=text,path={tmp_path}/messages,value=json,schema=k:long;ts:timestamp,time=ts"
+    options = (
+        tmp_path / "query.sql",
+        "--engine",
+        "spark",
+        "--stream",
+        f"a={declaration}",
+        "--stream",
+        f"b={declaration}",
+    )
+    result = run_command(tmp_path, *options)
     assert result.exit_code == 0, result.output
     assert sorted(pq.read_table(tmp_path / "out", columns=["k"]).column("k").to_pylist()) == list(range(7))
     (tmp_path / "messages" / "second.txt").write_text("this is no JSON\n")
-    spoilt = called(tmp_path, *options)
-    assert spoilt.exit_code == 1
-    assert "has no time" in spoilt.stderr
+    damaged = run_command(tmp_path, *options)
+    assert damaged.exit_code == 1
+    assert "has no time" in damaged.stderr
 
 
 def test_the_job_file_of_the_documentation_is_understood(tmp_path: Path) -> None:
@@ -91,11 +97,21 @@ def test_the_job_file_of_the_documentation_is_understood(tmp_path: Path) -> None
     assert FormatSource("kafka", columns=job.streams["orders"]["schema"]).schema.names == ["item", "price", "ts"]
 
 
-def test_without_its_connector_kafka_is_one_paragraph(tmp_path: Path, spark: SparkSession) -> None:
+def test_kafka_without_its_connector_is_refused_in_one_paragraph(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
-    given = "format=kafka,kafka.bootstrap.servers=127.0.0.1:1,127.0.0.1:2,subscribe=x,value=json,schema=k:long;ts:timestamp,time=ts"
-    result = called(
-        tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}"
+    declaration = (
+        "format=kafka,kafka.bootstrap.servers=127.0.0.1:1,127.0.0.1:2,subscribe=x,"
+        "value=json,schema=k:long;ts:timestamp,time=ts"
+    )
+    result = run_command(
+        tmp_path,
+        tmp_path / "query.sql",
+        "--engine",
+        "spark",
+        "--stream",
+        f"a={declaration}",
+        "--stream",
+        f"b={declaration}",
     )
     assert result.exit_code == 1
     assert 'Spark has no source "kafka"' in result.stderr
@@ -104,7 +120,7 @@ def test_without_its_connector_kafka_is_one_paragraph(tmp_path: Path, spark: Spa
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("declaration", "message"),
     [
         ("format=nosuch,time=ts", "kafka, rate, socket"),
         ("format=rate,rowsPerSecond=many,time=timestamp", "with these options"),
@@ -115,20 +131,29 @@ def test_without_its_connector_kafka_is_one_paragraph(tmp_path: Path, spark: Spa
         ("format=rate", "has no time column"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, spark: SparkSession, given: str, words: str) -> None:
+def test_a_bad_declaration_is_refused_with_the_reason(
+    tmp_path: Path, spark: SparkSession, declaration: str, message: str
+) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
-    result = called(
-        tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}"
+    result = run_command(
+        tmp_path,
+        tmp_path / "query.sql",
+        "--engine",
+        "spark",
+        "--stream",
+        f"a={declaration}",
+        "--stream",
+        f"b={declaration}",
     )
     assert result.exit_code == 1, result.output
-    assert words in result.stderr
+    assert message in result.stderr
 
 
 def test_a_stream_without_an_end_needs_a_checkpoint_and_spark(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "query.sql").write_text("SELECT a.value FROM a [RANGE 1 SECOND]")
-    given = ["run", str(tmp_path / "query.sql"), "--stream", "a=format=rate,time=timestamp"]
-    on_spark = CliRunner().invoke(cli.app, [*given, "--engine", "spark"])
+    declaration = ["run", str(tmp_path / "query.sql"), "--stream", "a=format=rate,time=timestamp"]
+    on_spark = CliRunner().invoke(cli.app, [*declaration, "--engine", "spark"])
     assert "--checkpoint DIR" in on_spark.stderr
-    here = CliRunner().invoke(cli.app, given)
-    assert "--engine spark" in here.stderr
-    assert (on_spark.exit_code, here.exit_code) == (1, 1)
+    embedded = CliRunner().invoke(cli.app, declaration)
+    assert "--engine spark" in embedded.stderr
+    assert (on_spark.exit_code, embedded.exit_code) == (1, 1)

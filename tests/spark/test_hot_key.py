@@ -1,4 +1,4 @@
-"""One key has half of all rows: results come in pieces, so a worker's memory does not grow with their number."""
+"""One key has half of all rows. Results are emitted in batches, so a worker's memory does not grow with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
-from .faults.kills import children, command
+from .faults.kills import list_children, read_command_line
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -27,16 +27,14 @@ def rows(count: int) -> pa.Table:
     return pa.table({"ts": ids, "k": np.where(ids % 2, -1, ids), "id": ids})
 
 
-def joined(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
-    """How many results a streaming join of `count` rows on each side has, and the most memory that a worker had
-    meanwhile.
-    """
+def run_join(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
+    """Join `count` rows per stream; return the number of results and the peak memory of a worker."""
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
         pq.write_table(rows(count), folder / name / "0.parquet")
     sources = {name: wm.stream(folder / name, time="ts", follow=True) for name in ("a", "b")}
     for pid in workers():
-        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is counted from here on
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # reset the peak
     writer = wm.on_spark(QUERY, sources, session=spark).writeStream.format("noop")
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -45,9 +43,11 @@ def joined(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
 
 
 def workers() -> list[int]:
-    machines = [pid for pid in children(os.getpid()) if "java" in command(pid)]
-    daemons = [pid for machine in machines for pid in children(machine) if "spark.daemon" in command(pid)]
-    return [pid for daemon in daemons for pid in children(daemon)]
+    machines = [pid for pid in list_children(os.getpid()) if "java" in read_command_line(pid)]
+    daemons = [
+        pid for machine in machines for pid in list_children(machine) if "spark.daemon" in read_command_line(pid)
+    ]
+    return [pid for daemon in daemons for pid in list_children(daemon)]
 
 
 def peak_bytes(pid: int) -> int:
@@ -59,8 +59,8 @@ def peak_bytes(pid: int) -> int:
     not Path("/proc/self/clear_refs").exists(), reason="the peak of a process's memory is read from /proc"
 )
 def test_memory_does_not_grow_with_the_results_of_a_hot_key(spark: SparkSession, tmp_path: Path) -> None:
-    joined(spark, tmp_path / "first", 100)  # workers are there, kernels are loaded
-    few, small_peak = joined(spark, tmp_path / "few", 4_000)
-    many, large_peak = joined(spark, tmp_path / "many", 10_000)
+    run_join(spark, tmp_path / "first", 100)  # start the workers and load the kernels
+    few, small_peak = run_join(spark, tmp_path / "few", 4_000)
+    many, large_peak = run_join(spark, tmp_path / "many", 10_000)
     assert (few, many) == (2_000**2 + 2_000, 5_000**2 + 5_000)
     assert large_peak - small_peak < (many - few) * RESULT_BYTES // 4

@@ -1,4 +1,4 @@
-"""A query that cannot keep up drops rows from a later batch on; the rows and the ledger are those of what was kept."""
+"""A query that cannot keep up sheds rows from a later batch on; its rows and its ledger follow from the kept rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from tests.spark.queries import collect_rows, run_available, table_to_rows
 from tests.spark.test_plan_changes import QUERY, ledger
-from tests.spark.test_sources import TABLES, over, streaming_frame
+from tests.spark.test_sources import TABLES, build_streams, streaming_frame
 from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
 from watersmeet.runtime.embedded.run import bind_query
@@ -25,28 +25,28 @@ from watersmeet.runtime.spark.plan_log import PlanLog
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def fifths(name: str) -> list[pa.Table]:
+def split_in_fifths(name: str) -> list[pa.Table]:
     return [TABLES[name].slice(12 * number, 12) for number in range(5)]
 
 
-def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, tmp_path: Path) -> None:
+def test_after_a_batch_that_takes_too_long_later_batches_shed(spark: SparkSession, tmp_path: Path) -> None:
     log = PlanLog(tmp_path / "plans")
-    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)[:2]) for name in "ab"}
-    frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
-    first = run_available(frame, tmp_path)  # no batch is as fast as the trigger below
-    keeping = LoadController(
-        bind_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
-    )  # no batch is as fast as that
-    keeping.process_progress(first)
-    assert [each.from_batch for each in keeping.decisions] == [2]  # batches 0 and 1 are over
-    shares = dict(keeping.decisions[0].keep)
+    frames = {name: streaming_frame(spark, tmp_path, name, split_in_fifths(name)[:2]) for name in "ab"}
+    frame = wm.on_spark(QUERY, build_streams(**frames), plans=tmp_path / "plans")
+    first = run_available(frame, tmp_path)
+    controller = LoadController(
+        bind_query(QUERY, build_streams(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
+    )  # no batch is that fast
+    controller.process_progress(first)
+    assert [each.from_batch for each in controller.decisions] == [2]  # batches 0 and 1 are finished
+    shares = dict(controller.decisions[0].keep)
     assert min(shares.values()) < 1
     for name in "ab":
-        streaming_frame(spark, tmp_path, name, fifths(name), exist_ok=True)
+        streaming_frame(spark, tmp_path, name, split_in_fifths(name), exist_ok=True)
     ran = list_batches(first) + list_batches(
-        run_available(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path)
+        run_available(wm.on_spark(QUERY, build_streams(**frames), plans=tmp_path / "plans"), tmp_path)
     )
-    run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())
+    run = wm.run(QUERY, build_streams(a=split_in_fifths("a"), b=split_in_fifths("b")), plan=wm.plan())
     found = []
     for batch, tables in enumerate(run.read_rounds()):
         plan = log.plan_at(batch)
@@ -62,53 +62,57 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     )
 
 
-def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -> None:
+def test_a_decision_that_comes_too_late_is_for_the_next_batch(tmp_path: Path) -> None:
     offsets = tmp_path / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "7").touch()
     log = PlanLog(tmp_path / "plans")
-    assert log.settle_plan(8) is None  # a task of batch 8 runs before Spark's log was looked at again
-    keeping = LoadController(
-        bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan()
+    assert log.settle_plan(8) is None  # a task of batch 8 runs before the controller reads Spark's log again
+    controller = LoadController(
+        bind_query(QUERY, build_streams(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan()
     )
-    keeping._decide(_slow_batch())
-    assert [each.from_batch for each in keeping.decisions] == [9]
+    controller._decide(_slow_batch())
+    assert [each.from_batch for each in controller.decisions] == [9]
     assert log.settle_plan(8) is None
     assert log.settle_plan(9) == log.settle_plan(12)
 
 
-def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
+def test_a_batch_that_already_runs_is_taken_into_account(tmp_path: Path) -> None:
     offsets = tmp_path / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
     decided = []
-    for begun in (7, 8):
-        (offsets / str(begun)).touch()
-        keeping = LoadController(
-            bind_query(QUERY, over(**TABLES)),
-            PlanLog(tmp_path / f"plans{begun}"),
+    for started in (7, 8):
+        (offsets / str(started)).touch()
+        controller = LoadController(
+            bind_query(QUERY, build_streams(**TABLES)),
+            PlanLog(tmp_path / f"plans{started}"),
             tmp_path / "checkpoint",
             trigger_s=1.0,
             plan=wm.plan(),
         )
-        keeping._decide(_slow_batch(1.6, 1_000_000))
-        decided += keeping.decisions
+        controller._decide(_slow_batch(1.6, 1_000_000))
+        decided += controller.decisions
     assert [each.from_batch for each in decided] == [8, 9]
-    assert sum(dict(decided[1].keep).values()) < sum(dict(decided[0].keep).values())  # more comes while batch 8 runs
+    assert sum(dict(decided[1].keep).values()) < sum(
+        dict(decided[0].keep).values()
+    )  # more rows arrive while batch 8 runs
 
 
-def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_path: Path) -> None:
+def test_a_decision_changes_the_shed_rates_and_nothing_else_of_the_plan(tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     own, log = wm.plan("eager-nlj", order=["a", "b"]), PlanLog(tmp_path / "plans")
-    keeping = LoadController(bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
-    keeping._decide(_slow_batch())
-    written = log.plan_at(keeping.decisions[0].from_batch)
+    controller = LoadController(
+        bind_query(QUERY, build_streams(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own
+    )
+    controller._decide(_slow_batch())
+    written = log.plan_at(controller.decisions[0].from_batch)
     assert written is not None
     assert written.drop
     assert replace(written, drop=()) == own
 
 
-def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
-    bound = bind_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
+def test_the_shed_rates_of_an_aggregation_cannot_change(tmp_path: Path) -> None:
+    bound = bind_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", build_streams(a=TABLES["a"]))
     with pytest.raises(wm.PlanError, match="the shed rates of an aggregation cannot change"):
         LoadController(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
 
@@ -117,17 +121,17 @@ def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:
     return BatchReport(batch_id=7, seconds=seconds, interval_s=1.0, arrived={"a": rows, "b": rows})
 
 
-def test_a_controller_that_cannot_write_its_plans_stops_the_query_and_says_so(
+def test_a_controller_that_cannot_write_its_plans_stops_the_query_with_an_error(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
-    streams = over(**frames)
+    frames = {name: streaming_frame(spark, tmp_path, name, split_in_fifths(name)) for name in "ab"}
+    streams = build_streams(**frames)
     (tmp_path / "no directory").touch()
     writer = wm.on_spark(QUERY, streams, plans=tmp_path / "plans").writeStream.format("noop")
     query = (
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds").start()
     )
-    keeping = wm.keep_up(
+    controller = wm.keep_up(
         query,
         QUERY,
         streams,
@@ -141,11 +145,11 @@ def test_a_controller_that_cannot_write_its_plans_stops_the_query_and_says_so(
     ):
         query.awaitTermination()
     assert not query.isActive
-    assert isinstance(keeping.failure, BackgroundError)
+    assert isinstance(controller.failure, BackgroundError)
 
 
 class ReportsWithoutTimes:
-    """A query whose progress lacks what the controller reads; no real query can be made to do that."""
+    """A query whose progress lacks the fields that the controller reads. No real query can be made to do that."""
 
     def __init__(self) -> None:
         self.isActive = True
@@ -170,25 +174,25 @@ class _NoTimes:
         return 0
 
 
-def test_progress_that_cannot_be_read_stops_the_query_and_says_so(tmp_path: Path) -> None:
+def test_progress_that_cannot_be_read_stops_the_query_with_an_error(tmp_path: Path) -> None:
     query = ReportsWithoutTimes()
-    keeping = LoadController(
-        bind_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan()
+    controller = LoadController(
+        bind_query(QUERY, build_streams(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan()
     )
-    keeping.start(query)
+    controller.start(query)
     with pytest.raises(BackgroundError, match=r"load controller.* failed: KeyError: 'durationMs'"):
         query.awaitTermination()
     assert not query.isActive
 
 
-def test_a_batch_that_fails_is_reported_as_spark_reports_it(spark: SparkSession, tmp_path: Path) -> None:
-    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
-    writer = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans").writeStream.foreachBatch(_fail)
+def test_a_failed_batch_raises_the_error_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {name: streaming_frame(spark, tmp_path, name, split_in_fifths(name)) for name in "ab"}
+    writer = wm.on_spark(QUERY, build_streams(**frames), plans=tmp_path / "plans").writeStream.foreachBatch(_fail)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    keeping = wm.keep_up(
+    controller = wm.keep_up(
         query,
         QUERY,
-        over(**frames),
+        build_streams(**frames),
         plans=tmp_path / "plans",
         checkpoint=tmp_path / "checkpoint",
         trigger="1 second",
@@ -196,8 +200,8 @@ def test_a_batch_that_fails_is_reported_as_spark_reports_it(spark: SparkSession,
     )
     with pytest.raises(StreamingQueryException, match="the sink is full"):
         query.awaitTermination()
-    keeping._thread.join()
-    assert keeping.failure is None
+    controller._thread.join()
+    assert controller.failure is None
 
 
 def _fail(rows: object, batch: int) -> None:

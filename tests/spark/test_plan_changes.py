@@ -20,7 +20,7 @@ from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
 
 from ..properties.engine import Rows
-from .test_sources import TABLES, halves, over, streaming_frame
+from .test_sources import TABLES, build_streams, split_in_halves, streaming_frame
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -30,54 +30,54 @@ QUERY = "SELECT a.id AS a, b.id AS b FROM a [RANGE 4 SECONDS], b [RANGE 4 SECOND
 def test_a_plan_written_for_a_batch_runs_from_that_batch_on(spark: SparkSession, tmp_path: Path) -> None:
     log = PlanLog(tmp_path / "plans")
     log.write(1, wm.plan("eager-nlj", order=["a", "b"]))
-    sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
+    sources = build_streams(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
     query = run_available(wm.on_spark(QUERY, sources, plans=tmp_path / "plans"), tmp_path)
     first, second = list_batches(query)
     assert not any(first.comparisons.values())  # grouped runs count none
     assert all(second.comparisons.values())
-    run = wm.run(QUERY, over(a=halves("a"), b=halves("b")))
-    wanted = table_to_rows(run.collect())
-    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    run = wm.run(QUERY, build_streams(a=split_in_halves("a"), b=split_in_halves("b")))
+    expected = table_to_rows(run.collect())
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == expected
     assert TABLES["a"].num_rows == first.arrived["a"] + second.arrived["a"]
 
 
 THIRDS = ((0, 20), (20, 20), (40, 20))
-RATES = {1: {"a": 0.5}, 2: {"a": 0.25, "b": 0.75}}  # what is dropped, from which batch on
+RATES = {1: {"a": 0.5}, 2: {"a": 0.25, "b": 0.75}}  # shed rates, by the first batch they are for
 
 
 @pytest.mark.parametrize("kind", ["frames", "files"])
-def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same(
+def test_shed_rates_change_from_batch_to_batch_and_a_replay_sheds_the_same_rows(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     log = PlanLog(tmp_path / "plans")
     for batch, rates in RATES.items():
         log.write(batch, wm.plan(drop=rates))
-    frames = {name: streaming_frame(spark, tmp_path, name, thirds(name)) for name in "ab"}
+    frames = {name: streaming_frame(spark, tmp_path, name, split_in_thirds(name)) for name in "ab"}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True, files_per_batch=1) for name in "ab"}
-    sources = over(**frames) if kind == "frames" else followed
+    sources = build_streams(**frames) if kind == "frames" else followed
     ran = list_batches(run_available(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
-    wanted, ledgers = embedded_by_rates()
+    expected, ledgers = run_embedded_by_rates()
     assert [ledger(batch) for batch in ran] == ledgers
     assert all(entry["shed"] for entry in ledgers[2].values())
-    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == expected
     forget_batch(tmp_path, 2)
     (again,) = list_batches(
         run_available(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path)
     )
     assert ledger(again) == ledgers[2]
-    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == expected
 
 
-def test_a_running_query_drops_by_one_seed(tmp_path: Path) -> None:
+def test_the_drop_seed_of_a_running_query_cannot_change(tmp_path: Path) -> None:
     log = PlanLog(tmp_path)
     log.write(0, wm.plan(drop={"a": 0.5}, drop_seed=9))
-    drops = PlannedDrops(bind_query(QUERY, over(**TABLES)), "a", wm.plan(), log)
-    assert not drops.current_box().is_dropping  # no batch is under way here, so no plan of the log is
+    drops = PlannedDrops(bind_query(QUERY, build_streams(**TABLES)), "a", wm.plan(), log)
+    assert not drops.current_box().is_dropping  # no batch runs here, so no logged plan is used
     with pytest.raises(wm.PlanError, match="sheds rows with seed 0, but the new plan uses 9"):
         check_drop_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
 
 
-def thirds(name: str) -> list[pa.Table]:
+def split_in_thirds(name: str) -> list[pa.Table]:
     return [TABLES[name].slice(start, rows) for start, rows in THIRDS]
 
 
@@ -85,9 +85,9 @@ def ledger(batch: SparkBatchMetrics) -> dict[str, dict[str, int]]:
     return {name: {"arrived": batch.arrived[name], "shed": batch.shed[name], "late": batch.late[name]} for name in "ab"}
 
 
-def embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
-    """The rows and each batch's ledger when the same rates hold from the same batches on in this process."""
-    run = wm.run(QUERY, over(a=thirds("a"), b=thirds("b")), plan=wm.plan())
+def run_embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
+    """Run the same shed rates by batch in this process; return the rows and the ledger of each batch."""
+    run = wm.run(QUERY, build_streams(a=split_in_thirds("a"), b=split_in_thirds("b")), plan=wm.plan())
     found, ledgers = [], []
     for batch, tables in enumerate(run.read_rounds()):
         if batch in RATES:
@@ -99,7 +99,7 @@ def embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
     return table_to_rows(pa.Table.from_batches(found, run.result)), ledgers
 
 
-def test_a_plan_once_written_is_not_changed(tmp_path: Path) -> None:
+def test_a_written_plan_cannot_be_changed(tmp_path: Path) -> None:
     log = PlanLog(tmp_path)
     log.write(3, wm.plan("eager-nlj"))
     with pytest.raises(wm.PlanError, match="batch 3 already has its plan"):
@@ -108,8 +108,8 @@ def test_a_plan_once_written_is_not_changed(tmp_path: Path) -> None:
     assert log.plan_at(7) == wm.plan("eager-nlj")
 
 
-def test_without_a_plan_the_first_file_of_a_followed_directory_decides(tmp_path: Path) -> None:
-    """A band over many rows goes by an index; over a few, or where nothing can be looked at, by the default."""
+def test_without_a_pinned_plan_the_first_file_of_a_followed_directory_decides(tmp_path: Path) -> None:
+    """A band join over many rows uses an index; over few rows, or without a sample, it uses the default plan."""
     rng = np.random.default_rng(7)
     rows = pa.table({"ts": np.arange(20_000) * 500, "x": rng.integers(0, 1_000_000, 20_000)})
     text = "SELECT a.x FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.x <= b.x + 5 AND a.x >= b.x - 5"

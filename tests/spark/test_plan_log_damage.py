@@ -1,4 +1,4 @@
-"""Entries of a plan log are checked like files of a checkpoint: another plan would drop other rows."""
+"""Entries of a plan log are checked like files of a checkpoint: another plan would shed other rows."""
 
 from __future__ import annotations
 

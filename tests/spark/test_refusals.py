@@ -1,6 +1,4 @@
-"""Mistakes are said in plain words, where they are made: before anything runs, or, where only a worker can see them,
-instead of rows.
-"""
+"""Mistakes of the caller raise readable errors: before anything runs, or from a worker if only it can see them."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ ROWS = pa.table({"ts": pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC"
 QUERY = "SELECT a.k FROM a [RANGE 1 SECOND] WHERE a.k > 0"
 
 
-def followed(folder: Path) -> dict[str, wm.Stream]:
+def follow_files(folder: Path) -> dict[str, wm.Stream]:
     (folder / "a").mkdir(exist_ok=True)
     pq.write_table(ROWS, folder / "a" / f"{len(list((folder / 'a').iterdir()))}.parquet")
     return {"a": wm.stream(folder / "a", time="ts", follow=True)}
@@ -34,7 +32,7 @@ def test_a_session_without_rocksdb_is_refused_with_the_setting_to_change(spark: 
     other = spark.newSession()
     other.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
     with pytest.raises(wm.InputError, match=PROVIDER.replace(".", r"\.")):
-        wm.on_spark(QUERY, followed(tmp_path), session=other)
+        wm.on_spark(QUERY, follow_files(tmp_path), session=other)
     assert spark.conf.get(PROVIDER) == ROCKSDB
 
 
@@ -49,7 +47,7 @@ def test_two_columns_of_one_name_are_refused_before_anything_runs(spark: SparkSe
         wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts"), "b": wm.stream(frame, time="ts")})
 
 
-def test_a_time_that_is_no_time_is_refused_before_anything_runs(spark: SparkSession) -> None:
+def test_a_time_column_of_text_is_refused_before_anything_runs(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS).withColumn("ts", F.lit("noon"))
     with pytest.raises(wm.InputError, match="is string, which is not a time"):
         wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts")})
@@ -67,7 +65,7 @@ def test_less_than_one_bucket_is_refused(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 5, 16])
-def test_labels_fall_on_the_partitions_spark_puts_them_on(spark: SparkSession, partitions: int) -> None:
+def test_labels_lie_on_the_partitions_that_spark_chooses(spark: SparkSession, partitions: int) -> None:
     labels = assign_labels(partitions, partitions)
     frame = spark.createDataFrame([(label,) for label in labels], "label int")
     found = frame.select("label", F.pmod(F.hash("label"), F.lit(partitions))).collect()

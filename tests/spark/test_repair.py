@@ -1,4 +1,4 @@
-"""A Spark checkpoint torn by a disk, mended, and gone on with: every row is there, once."""
+"""A damaged Spark checkpoint is run_repair and the query resumes: every row is emitted exactly once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 2 MINUTES], b [
 
 
 def add(path: Path, number: int) -> None:
-    """Ten rows on each side. Keys are the same in every file, so rows meet those of the file before, out of the state."""
+    """Add ten rows per stream. All files have the same keys, so rows match those of the previous file in the state."""
     for name in ("a", "b"):
         (path / name).mkdir(exist_ok=True)
         rows = "".join(f"{i},{1_700_000_000_000_000 + number * 90_000_000 + i * 1000}\n" for i in range(10))
@@ -31,72 +31,71 @@ def run(path: Path) -> Any:
     return CliRunner().invoke(cli.app, ["run", str(path / "query.sql"), *streams, *more])
 
 
-def repaired(path: Path, *more: str) -> Any:
+def run_repair(path: Path, *more: str) -> Any:
     return CliRunner().invoke(cli.app, ["repair", str(path / "ckpt"), "--out", str(path / "out"), *more])
 
 
-def torn(place: Path) -> None:
+def truncate_file(place: Path) -> None:
     content = place.read_bytes()
     place.write_bytes(content[: len(content) // 2])
 
 
-def torn_commit(checkpoint: Path, batch: int) -> None:
-    torn(checkpoint / "commits" / str(batch))
+def truncate_commit(checkpoint: Path, batch: int) -> None:
+    truncate_file(checkpoint / "commits" / str(batch))
 
 
-def torn_state(checkpoint: Path, batch: int) -> None:
-    torn(checkpoint / "state" / "0" / "0" / f"{batch + 1}.changelog")
+def truncate_state(checkpoint: Path, batch: int) -> None:
+    truncate_file(checkpoint / "state" / "0" / "0" / f"{batch + 1}.changelog")
 
 
-def lost_state(checkpoint: Path, batch: int) -> None:
+def delete_state(checkpoint: Path, batch: int) -> None:
     (checkpoint / "state" / "0" / "1" / f"{batch + 1}.changelog").unlink()
 
 
-def torn_decision(checkpoint: Path, batch: int) -> None:
-    """A batch that was decided and did nothing more: what a power cut leaves of it."""
+def truncate_offsets(checkpoint: Path, batch: int) -> None:
+    """Leave a truncated offset file of a batch that was planned and not run, as after a power cut."""
     before = (checkpoint / "offsets" / str(batch)).read_bytes()
     (checkpoint / "offsets" / str(batch + 1)).write_bytes(before[:20])
 
 
-BREAKS: list[Callable[[Path, int], None]] = [torn_commit, torn_state, lost_state, torn_decision]
+DAMAGES: list[Callable[[Path, int], None]] = [truncate_commit, truncate_state, delete_state, truncate_offsets]
 
 
-def test_a_torn_checkpoint_is_mended_and_the_query_goes_on(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_damaged_checkpoint_is_repaired_and_the_query_resumes(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     add(tmp_path, 0)
     assert run(tmp_path).exit_code == 0
-    assert "has no problems" in repaired(tmp_path).output
-    for batch, spoil in enumerate(BREAKS):
-        spoil(tmp_path / "ckpt", batch)
-        found = repaired(tmp_path)
-        assert found.exit_code == 1, spoil.__name__
-        assert "--fix moves it aside" in found.output, spoil.__name__
-        if spoil in (torn_commit, torn_state, lost_state):
-            check_that_a_lost_input_is_named(tmp_path, tmp_path / "a" / f"{batch}.csv")
+    assert "has no problems" in run_repair(tmp_path).output
+    for batch, damage in enumerate(DAMAGES):
+        damage(tmp_path / "ckpt", batch)
+        found = run_repair(tmp_path)
+        assert found.exit_code == 1, damage.__name__
+        assert "--fix moves it aside" in found.output, damage.__name__
+        if damage in (truncate_commit, truncate_state, delete_state):
+            check_missing_input_is_named(tmp_path, tmp_path / "a" / f"{batch}.csv")
         add(tmp_path, batch + 1)
-        if spoil is lost_state:
+        if damage is delete_state:
             alone = CliRunner().invoke(cli.app, ["repair", str(tmp_path / "ckpt"), "--mend"])
             assert (alone.exit_code, "--out DIR" in alone.output) == (1, True)
-        if spoil is torn_state:  # and a batch that is decided and fails is in the way of going back, so it is forgotten
+        if damage is truncate_state:  # a planned batch that fails prevents the rollback, so repair removes it
             refused = run(tmp_path)
             assert refused.exit_code == 1
             assert "Traceback" not in refused.output
-        assert repaired(tmp_path, "--mend").exit_code == 0, spoil.__name__
-        assert "has no problems" in repaired(tmp_path).output, spoil.__name__
+        assert run_repair(tmp_path, "--mend").exit_code == 0, damage.__name__
+        assert "has no problems" in run_repair(tmp_path).output, damage.__name__
         result = run(tmp_path)
-        assert result.exit_code == 0, (spoil.__name__, result.output)
-    rows = spark.read.json(
-        str(tmp_path / "out")
-    ).collect()  # by the sink's log: a task of a batch that failed may leave a file beside it
-    files = len(BREAKS) + 1
-    assert len(rows) == 10 * (files + 2 * (files - 1))  # a key meets itself in its own file, and both ways in the next
+        assert result.exit_code == 0, (damage.__name__, result.output)
+    # Spark reads by the sink's log: a task of a failed batch may leave a file that the log does not list.
+    rows = spark.read.json(str(tmp_path / "out")).collect()
+    files = len(DAMAGES) + 1
+    assert len(rows) == 10 * (files + 2 * (files - 1))  # a key matches in its own file, and both ways in the next
     assert len(set(rows)) == len(rows)
 
 
-def check_that_a_lost_input_is_named(path: Path, lost: Path) -> None:
-    """The last batch has to run again, which it cannot without its files."""
+def check_missing_input_is_named(path: Path, lost: Path) -> None:
+    """Check that repair names a missing input: the last batch has to run again and needs its files."""
     aside = lost.rename(path / lost.name)
-    found = repaired(path, "--fix")
+    found = run_repair(path, "--fix")
     assert found.exit_code == 1
     assert f'its input "{lost}" is missing' in found.output
     aside.rename(lost)
@@ -112,7 +111,7 @@ def test_two_jobs_cannot_share_an_output_directory(tmp_path: Path, spark: SparkS
     assert refused.exit_code == 1
     assert f'checkpoint "{tmp_path / "ckpt"}"' in refused.output
     assert "a second time" in refused.output
-    (tmp_path / "first").rename(tmp_path / "moved")  # the checkpoint itself may move: its id stays
+    (tmp_path / "first").rename(tmp_path / "moved")  # a checkpoint may be moved: it keeps its id
     add(tmp_path, 1)
     (tmp_path / "ckpt" / "lock").unlink()
     for file in (tmp_path / "ckpt").iterdir():
@@ -123,12 +122,12 @@ def test_two_jobs_cannot_share_an_output_directory(tmp_path: Path, spark: SparkS
     assert spark.read.json(str(tmp_path / "out")).count() == rows + 30
 
 
-def test_what_cannot_be_mended_is_said(tmp_path: Path, spark: SparkSession) -> None:
+def test_damage_that_cannot_be_repaired_is_reported(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     add(tmp_path, 0)
     assert run(tmp_path).exit_code == 0
-    torn(tmp_path / "ckpt" / "sources" / "0" / "0")
-    found = repaired(tmp_path, "--mend")
+    truncate_file(tmp_path / "ckpt" / "sources" / "0" / "0")
+    found = run_repair(tmp_path, "--mend")
     assert found.exit_code == 1
     assert "would be read twice" in found.output
     assert "cannot be fixed" in found.output

@@ -1,4 +1,4 @@
-"""A row's identity is Spark's own `xxhash64` of its columns, bit for bit, for every type both sides have."""
+"""The identity of a row equals Spark's own `xxhash64` of its columns, bit for bit, for every type both sides have."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
 }
 
 
-def rows_of(rng: Random, rows: int) -> pa.Table:
+def generate_rows(rng: Random, rows: int) -> pa.Table:
     def column(kind: pa.DataType, pool: tuple[Any, ...]) -> pa.Array[Any]:
         return pa.array([None if rng.random() < 0.1 else rng.choice(pool) for _ in range(rows)], kind)
 
     return pa.table({name: column(kind, pool) for name, (kind, pool) in COLUMNS.items()})
 
 
-def test_every_type_alone_and_all_together_hash_as_spark_hashes_them(spark: SparkSession) -> None:
+def test_every_type_and_all_types_together_have_the_hash_of_spark(spark: SparkSession) -> None:
     assert all(is_part_of_identity(kind) for kind, _ in COLUMNS.values())
-    table = rows_of(Random(1), 400)
+    table = generate_rows(Random(1), 400)
     frame = spark.createDataFrame(table)
     alone = frame.select(
         *(F.xxhash64(name).alias(name) for name in table.column_names), F.xxhash64(*table.column_names).alias("all")
@@ -73,7 +73,7 @@ def test_every_type_alone_and_all_together_hash_as_spark_hashes_them(spark: Spar
     assert hash_rows(table).tolist() == theirs["all"].to_pylist()
 
 
-def test_types_spark_reads_as_others_hash_as_those(spark: SparkSession, tmp_path: Any) -> None:
+def test_types_that_spark_converts_have_the_hash_of_the_converted_type(spark: SparkSession, tmp_path: Any) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table(
@@ -95,7 +95,7 @@ def test_types_spark_reads_as_others_hash_as_those(spark: SparkSession, tmp_path
 
 
 def test_spark_keeps_the_rows_that_we_keep(spark: SparkSession) -> None:
-    table = rows_of(Random(2), 500).append_column("id", pa.array(range(500), pa.int64()))
+    table = generate_rows(Random(2), 500).append_column("id", pa.array(range(500), pa.int64()))
     frame = spark.createDataFrame(table)
     for share in (0.0, 0.25, 0.9, 1.0):
         box = DropBox("readings", keep=share, seed=7)

@@ -1,4 +1,4 @@
-"""Aggregations that Spark spreads over buckets: groups whole in them, or parts that a second step with state adds up."""
+"""Aggregations over several buckets: groups are whole in a bucket, or a second stateful step adds up partial groups."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ JOINED = "FROM a [RANGE 3 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k AND a.v 
 TILED = JOINED.replace("RANGE 3 SECONDS", "TUMBLE 2 SECONDS")
 ALL_FIVE = "COUNT(*) AS n, SUM(a.v) AS total, AVG(b.v) AS mean, MIN(b.s) AS first, MAX(a.v) AS most"
 
-#: By what is grouped: the query and its buckets. Groups are whole in the buckets of the first two, and in parts in
-#: those of the others.
+#: Query and number of buckets by group key. Buckets have whole groups in the first two queries, and partial groups in
+#: the others.
 QUERIES = {
     "the join key": (f"SELECT a.k, {ALL_FIVE} {JOINED} GROUP BY a.k EVERY 1 SECOND", 5),
     "a stream's own key": (f"SELECT a.g, {ALL_FIVE} {JOINED} GROUP BY a.g EVERY 1 SECOND", 2),
@@ -43,33 +43,35 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("grouped_by", QUERIES)
-def test_spread_over_buckets_and_stopped_in_between(spark: SparkSession, tmp_path: Path, grouped_by: str) -> None:
+def test_an_aggregation_over_several_buckets_survives_a_stop(
+    spark: SparkSession, tmp_path: Path, grouped_by: str
+) -> None:
     query, buckets = QUERIES[grouped_by]
-    for part in (range(2), range(2, ROUNDS)):  # the query is stopped in between and goes on from its checkpoint
+    for part in (range(2), range(2, ROUNDS)):  # the query stops in between and resumes from its checkpoint
         _write(tmp_path, part)
-        frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
+        frame = wm.on_spark(query, _follow_files(tmp_path), session=spark, buckets=buckets)
         found = list_batches(run_available(frame, tmp_path))
     out = spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))
-    assert collect_rows(out) == table_to_rows(_embedded(query))
+    assert collect_rows(out) == table_to_rows(_run_embedded(query))
     assert found[-1].results == out.filter(out.as_of > _as_of_before(query)).count()
 
 
 def test_a_batch_that_runs_again_gives_the_same_groups(spark: SparkSession, tmp_path: Path) -> None:
     query, buckets = QUERIES["keys of both"]
     _write(tmp_path, range(ROUNDS))
-    frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
+    frame = wm.on_spark(query, _follow_files(tmp_path), session=spark, buckets=buckets)
     run_available(frame, tmp_path)
     forget_batch(tmp_path, ROUNDS - 1)
     assert (
         len(
             list_batches(
-                run_available(wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets), tmp_path)
+                run_available(wm.on_spark(query, _follow_files(tmp_path), session=spark, buckets=buckets), tmp_path)
             )
         )
         == 1
     )
     assert collect_rows(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))) == table_to_rows(
-        _embedded(query)
+        _run_embedded(query)
     )
 
 
@@ -95,22 +97,22 @@ def _write(folder: Path, part: range) -> None:
         for number in part:
             path = folder / name / f"{number:03d}.parquet"
             pq.write_table(_tables(name)[number], path)
-            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes the older file first
+            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark processes the older file first
 
 
-def _followed(folder: Path) -> dict[str, wm.Stream]:
+def _follow_files(folder: Path) -> dict[str, wm.Stream]:
     return {
         name: wm.stream(folder / name, time="ts", lateness="1 second", follow=True, files_per_batch=1) for name in "ab"
     }
 
 
-def _embedded(query: str, rounds: int = ROUNDS) -> pa.Table:
-    """The rows of every round, and not what is released at the end: a stream on Spark does not end."""
+def _run_embedded(query: str, rounds: int = ROUNDS) -> pa.Table:
+    """Return the rows of every round, without those released at the end: a stream on Spark does not end."""
     run = wm.run(query, {name: wm.stream(_tables(name)[:rounds], time="ts", lateness="1 second") for name in "ab"})
     *found, _ = run.batches()
     return pa.Table.from_batches([batch for each in found for batch in each], run.result)
 
 
 def _as_of_before(query: str) -> Any:
-    """The last instant that was shown before the last round."""
-    return max(_embedded(query, ROUNDS - 1).column("as_of").to_pylist())
+    """Return the last instant that was emitted before the last round."""
+    return max(_run_embedded(query, ROUNDS - 1).column("as_of").to_pylist())

@@ -1,6 +1,4 @@
-"""Generated queries over directories that grow: the same rows as embedded, batch by batch, over restarts, with and
-without memory.
-"""
+"""Generated queries over growing directories give the embedded engine's rows, over restarts, with and without cache."""
 
 from __future__ import annotations
 
@@ -28,26 +26,24 @@ from ..properties.engine import Rows, assert_same
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-#: Cases whose types a parquet file holds, of one stream, of several, with ROWS windows, relations and self joins among
-#: them.
+#: Cases with types that a parquet file can hold. They include one and several streams, ROWS windows, relations and
+#: self joins.
 SEEDS = tuple(range(100, 106))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_files_that_arrive_one_by_one(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     case, rng = generate_case(seed), Random(seed)
     arrivals = (arrive_with_late_rows if seed % 2 else arrive_in_any_batches)(rng, case)
     cut = rng.randint(0, max(len(arrival.batches) for arrival in arrivals.values()))
-    wanted, ledger = _embedded(case, arrivals)
+    expected, ledger = _run_embedded(case, arrivals)
     counted: dict[str, list[int]] = {name: [0, 0] for name in arrivals}
-    for part in (
-        slice(0, max(cut, 1)),
-        slice(max(cut, 1), None),
-    ):  # the query is stopped in between and goes on from its checkpoint
+    # The query stops in between and resumes from its checkpoint.
+    for part in (slice(0, max(cut, 1)), slice(max(cut, 1), None)):
         _write(tmp_path, arrivals, part)
         frame = host.on_spark(
             case.text,
-            _followed(case, tmp_path, arrivals),
+            _follow_files(case, tmp_path, arrivals),
             session=spark,
             buckets=1 + seed % 3,
             cache_state=bool(seed % 4 > 1),
@@ -56,12 +52,12 @@ def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: i
             for name, numbers in counted.items():
                 numbers[0] += batch.arrived[name]
                 numbers[1] += batch.late[name]
-    assert_same(case, collect_rows(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))), wanted)
+    assert_same(case, collect_rows(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))), expected)
     assert {name: tuple(numbers) for name, numbers in counted.items()} == ledger
 
 
-def _embedded(case: QueryCase, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[str, tuple[int, int]]]:
-    """The rows of every round, and not what is released at the end: a stream on Spark does not end."""
+def _run_embedded(case: QueryCase, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[str, tuple[int, int]]]:
+    """Return the rows of every round, without those released at the end: a stream on Spark does not end."""
     run = wm.run(case.text, build_sources(case, arrivals))
     *rounds, _ = run.batches()
     tables = [pa.Table.from_batches(found, run.config.result) for found in rounds]
@@ -79,7 +75,7 @@ def _write(folder: Path, arrivals: Mapping[str, Arrival], part: slice) -> None:
             os.utime(path, (1_700_000_000 + number,) * 2)
 
 
-def _followed(case: QueryCase, folder: Path, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
+def _follow_files(case: QueryCase, folder: Path, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
     sources = build_sources(case, {})
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"

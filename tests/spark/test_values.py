@@ -1,4 +1,4 @@
-"""Values mean the same on Spark as embedded: decimals beside doubles, integer times of any unit, nested columns."""
+"""Values behave the same on Spark as embedded: decimals next to doubles, integer times of any unit, nested columns."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def test_a_decimal_equals_the_double_of_the_same_text(spark: SparkSession, tmp_p
         WHERE a.price = b.price AND a.price > 1.14 AND NOT a.price > 4.35 AND a.price <> 1.17
     """
     streams = {
-        name: wm.stream(given(spark, tmp_path / name, table, kind), time="ts")
+        name: wm.stream(make_source(spark, tmp_path / name, table, kind), time="ts")
         for name, table in (("a", DECIMALS), ("b", DOUBLES))
     }
-    wanted = [
+    expected = [
         cents for cents in CENTS.to_pylist() if Decimal("1.14") < cents <= Decimal("4.35") and cents != Decimal("1.17")
     ]
     found = collect_rows(wm.on_spark(query, streams, session=spark, buckets=4))
     assert found == table_to_rows(
-        pa.table({"a": pa.array(wanted, CENTS.type), "b": [float(cents) for cents in wanted]})
+        pa.table({"a": pa.array(expected, CENTS.type), "b": [float(cents) for cents in expected]})
     )
 
 
@@ -55,10 +55,10 @@ NEAR = "SELECT a.ts, b.ts AS other FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS]
 
 
 @pytest.mark.parametrize("kind", ["tables", "files", "frames"])
-def test_integer_times_count_in_their_declared_unit(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_integer_times_are_read_in_their_declared_unit(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     streams = {
-        "a": wm.stream(given(spark, tmp_path / "a", SECONDS, kind), time="ts", unit="s"),
-        "b": wm.stream(given(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
+        "a": wm.stream(make_source(spark, tmp_path / "a", SECONDS, kind), time="ts", unit="s"),
+        "b": wm.stream(make_source(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
     }
     found = collect_rows(wm.on_spark(NEAR, streams, session=spark))
     assert found == {(1_700_000_000, 1_700_000_002_000): 1, (1_700_000_060, 1_700_000_059_000): 1}
@@ -67,8 +67,8 @@ def test_integer_times_count_in_their_declared_unit(spark: SparkSession, tmp_pat
 @pytest.mark.parametrize("kind", ["tables", "files", "frames"])
 def test_integer_times_that_look_like_another_unit_are_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     streams = {
-        "a": wm.stream(given(spark, tmp_path / "a", SECONDS, kind), time="ts"),
-        "b": wm.stream(given(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
+        "a": wm.stream(make_source(spark, tmp_path / "a", SECONDS, kind), time="ts"),
+        "b": wm.stream(make_source(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
     }
     with (
         pytest.raises(wm.WatersmeetError, match='column "ts" of stream "a" has integers that look like seconds'),
@@ -101,17 +101,19 @@ def test_a_nested_column_breaks_ties_as_it_does_embedded(
         }
     )
     query = "SELECT v, n FROM s [ROWS 2]"
-    wanted = table_to_rows(wm.collect(query, {"s": wm.stream(table, time="ts")}))
+    expected = table_to_rows(wm.collect(query, {"s": wm.stream(table, time="ts")}))
     assert (
         collect_rows(
-            wm.on_spark(query, {"s": wm.stream(given(spark, tmp_path / "s", table, kind), time="ts")}, session=spark)
+            wm.on_spark(
+                query, {"s": wm.stream(make_source(spark, tmp_path / "s", table, kind), time="ts")}, session=spark
+            )
         )
-        == wanted
+        == expected
     )
 
 
-def given(spark: SparkSession, folder: Path, table: pa.Table, kind: str) -> Any:
-    """The table as a source of the given kind."""
+def make_source(spark: SparkSession, folder: Path, table: pa.Table, kind: str) -> Any:
+    """Return the table as a source of this kind."""
     if kind == "tables":
         return table
     if kind == "frames":

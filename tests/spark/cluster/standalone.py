@@ -1,6 +1,4 @@
-"""A Spark cluster on this machine: a master and two workers, as processes of their own, on the loopback interface
-alone.
-"""
+"""A Spark cluster on this machine: a master and two workers as separate processes, on the loopback interface only."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from ..faults.kills import QUICK_TO_START, children, command, look_again
+from ..faults.kills import QUICK_TO_START, list_children, read_command_line, wait_before_next_poll
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
@@ -23,7 +21,7 @@ _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where its master listens, and the processes that start executors."""
+    """URL of the master, and the processes that start executors."""
 
     url: str
     workers: tuple[int, ...]
@@ -31,22 +29,25 @@ class Cluster:
     @property
     def executors(self) -> list[int]:
         return [
-            pid for worker in self.workers for pid in children(worker) if "CoarseGrainedExecutorBackend" in command(pid)
+            pid
+            for worker in self.workers
+            for pid in list_children(worker)
+            if "CoarseGrainedExecutorBackend" in read_command_line(pid)
         ]
 
 
 @contextmanager
-def standalone(folder: Path) -> Iterator[Cluster]:
-    """A cluster for the time of the block; its files lie in the folder."""
+def run_standalone_cluster(folder: Path) -> Iterator[Cluster]:
+    """Run a cluster within the context; its files are in the folder."""
     with ExitStack() as running:
         master = running.enter_context(_daemon(folder, "master.Master", "--port", "0"))
-        url = _said(master, _MASTER_URL)
+        url = _wait_for_log(master, _MASTER_URL)
         resources = ("--cores", "1", "--memory", "1g")
         workers = [
             running.enter_context(_daemon(folder / str(n), "worker.Worker", *resources, url)) for n in range(WORKERS)
         ]
         for worker in workers:
-            _said(worker, re.compile("(Successfully registered with master)"))
+            _wait_for_log(worker, re.compile("(Successfully registered with master)"))
         yield Cluster(url, tuple(worker.process.pid for worker in workers))
 
 
@@ -61,7 +62,7 @@ def _daemon(folder: Path, kind: str, *arguments: str) -> Iterator[_Daemon]:
     folder.mkdir(exist_ok=True)
     log = folder / f"{kind}.log"
     places = {"SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_DIRS": str(folder), "SPARK_HOME": str(HOME)}
-    with log.open("wb") as said:
+    with log.open("wb") as stderr:
         process = subprocess.Popen(
             [
                 HOME / "bin" / "spark-class",
@@ -75,7 +76,7 @@ def _daemon(folder: Path, kind: str, *arguments: str) -> Iterator[_Daemon]:
             env=os.environ | places | {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": QUICK_TO_START},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=stderr,
             text=True,
         )
     try:
@@ -85,11 +86,11 @@ def _daemon(folder: Path, kind: str, *arguments: str) -> Iterator[_Daemon]:
         process.wait()
 
 
-def _said(daemon: _Daemon, words: re.Pattern[str]) -> str:
-    """Waits until the daemon's log says so; what the first group matched."""
+def _wait_for_log(daemon: _Daemon, pattern: re.Pattern[str]) -> str:
+    """Wait until the daemon's log contains the pattern; return the match of its first group."""
     while daemon.process.poll() is None:
-        found = words.search(daemon.log.read_text(errors="replace"))
-        if found is not None:
-            return found[1]
-        look_again()
+        match = pattern.search(daemon.log.read_text(errors="replace"))
+        if match is not None:
+            return match[1]
+        wait_before_next_poll()
     raise AssertionError(daemon.log.read_text(errors="replace")[-4000:])

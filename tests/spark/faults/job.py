@@ -1,7 +1,6 @@
-"""The job that gets killed: `python job.py FOLDER SINK MASTER` joins the files of FOLDER, one batch per file, into
-FOLDER/out.
+"""The job that is killed: `python job.py FOLDER SINK MASTER` joins the files of FOLDER into FOLDER/out.
 
-It says `starting` before the query starts and `done` when all files are joined.
+Each file is one batch. The job prints `starting` before the query starts and `done` when all files are joined.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FIELDS = "ts long, k long, v long, id long"
 LATENESS = "500 milliseconds"
 
 
-#: What executors of a cluster need besides: the package, from where this process has it, and little memory.
+#: Additional settings for the executors of a cluster: the path of the package in this process, and little memory.
 ON_A_CLUSTER = {"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""), "spark.executor.memory": "1g"}
 
 
@@ -48,13 +47,13 @@ def main(folder: Path, sink: str, master: str) -> None:
     if sink == "files":
         writer = writer.format("parquet").option("path", str(folder / "out"))
     else:
-        writer = writer.foreachBatch(idempotent(folder / "out"))
+        writer = writer.foreachBatch(IdempotentSink(folder / "out"))
     writer.start().awaitTermination()
     print("done", flush=True)
 
 
-class idempotent:  # noqa: N801  (it stands where a function stands)
-    """A batch is a folder under its number; a batch that comes again replaces it, in one rename."""
+class IdempotentSink:
+    """Sink of `foreachBatch`: a batch is a folder named by its number; a repeated batch replaces it in one rename."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

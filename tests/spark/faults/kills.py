@@ -1,6 +1,6 @@
-"""Kill -9 at a chosen moment: who dies, in which phase of a batch, and what of the checkpoint stood on disk then.
+"""Kill -9 in a chosen phase of a batch: choose the victim and the phase, and record the state of the checkpoint.
 
-The phases are seen in the checkpoint's own files, so that nothing has to be built into what is killed:
+The phases are recognised by the files of the checkpoint, so the killed code needs no hooks:
 
     offsets/N            state/…/N+1            out/_spark_metadata/N or out/batch-N      commits/N
     |  operator running   |  before the sink     |  after the sink, before the commit      |  before the next offsets
@@ -19,39 +19,39 @@ from pathlib import Path
 
 JOB = Path(__file__).with_name("job.py")
 
-#: A Java process that lives for seconds is not worth optimising.
+#: Java options for processes that run only for seconds: less compilation, a simple garbage collector.
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-#: `recovery` is the time in which a batch that was planned, and not committed, is looked for and run again.
+#: `recovery` is the phase in which Spark finds a planned, uncommitted batch and runs it again.
 PHASES = ("before-offsets", "operator", "recovery", "before-sink", "before-commit")
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Who dies (the Python `driver`, its `jvm`, a Python `worker`), and when."""
+    """Victim of a kill (the Python `driver`, its `jvm`, or a Python `worker`), and the phase."""
 
     victim: str
     phase: str
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
-    """A kill that was carried out, and the last batch that had offsets, and that was committed, when it was."""
+class KillRecord:
+    """A kill that was carried out, with the last planned and the last committed batch at that time."""
 
     kill: Kill
-    planned: int
-    committed: int
+    last_planned_batch: int
+    last_committed_batch: int
 
 
-class Job:
-    """The job as processes: the Python driver, its Java process, and that one's Python workers."""
+class JobProcess:
+    """Processes of the job: the Python driver, its Java process, and the Python workers of the Java process."""
 
     def __init__(self, folder: Path, sink: str, master: str = "local[*,4]") -> None:
         self.folder = folder
         local = folder / "local"
         local.mkdir(exist_ok=True)
-        self.said = folder / "job.log"
-        with self.said.open("ab") as log:
+        self.log_file = folder / "job.log"
+        with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, JOB, folder, sink, master],
                 stdin=subprocess.DEVNULL,
@@ -67,18 +67,18 @@ class Job:
 
     def wait_until_starting(self) -> None:
         assert self.process.stdout is not None
-        assert any(line.strip() == "starting" for line in self.process.stdout), self.last_words
+        assert any(line.strip() == "starting" for line in self.process.stdout), self.log_tail
 
     def finish(self) -> None:
         self.process.communicate()
-        assert self.process.returncode == 0, self.last_words
+        assert self.process.returncode == 0, self.log_tail
 
     @property
-    def last_words(self) -> str:
-        return self.said.read_text(errors="replace")[-4000:]
+    def log_tail(self) -> str:
+        return self.log_file.read_text(errors="replace")[-4000:]
 
     def kill(self, victim: str) -> bool:
-        """Whether there was someone to kill."""
+        """Kill a victim; return whether it existed."""
         pids = {"driver": [self.process.pid], "jvm": self.jvm, "worker": self.workers[:1]}[victim]
         return self.strike(pids)
 
@@ -89,48 +89,49 @@ class Job:
 
     @property
     def jvm(self) -> list[int]:
-        return [pid for pid in children(self.process.pid) if "java" in command(pid)]
+        return [pid for pid in list_children(self.process.pid) if "java" in read_command_line(pid)]
 
     @property
     def workers(self) -> list[int]:
         """Python workers, the busiest first. They are the children of a daemon that is a child of the Java process."""
-        daemons = [pid for jvm in self.jvm for pid in children(jvm) if "spark.daemon" in command(pid)]
-        return sorted((pid for daemon in daemons for pid in children(daemon)), key=cpu_ticks, reverse=True)
+        daemons = [pid for jvm in self.jvm for pid in list_children(jvm) if "spark.daemon" in read_command_line(pid)]
+        return sorted((pid for daemon in daemons for pid in list_children(daemon)), key=cpu_ticks, reverse=True)
 
     def end(self) -> None:
-        """Waits for the driver, which ends by itself when its Java process is gone."""
+        """Wait for the driver, which exits when its Java process has ended."""
         self.process.communicate()
 
 
-def carry_out(kills: Sequence[Kill], folder: Path, sink: str) -> list[Killed]:
-    """Starts the job and kills as told, each time in the batch after the last committed one; those whose moment came
-    are returned.
+def run_with_kills(kills: Sequence[Kill], folder: Path, sink: str) -> list[KillRecord]:
+    """Start the job and carry out the kills; return those whose phase was reached.
 
-    A worker's death is not the job's: its task is tried again and the query goes on, so a kill of the worker may be
-    followed by others. Where the last victim is a worker, the job is let go on to its next commit and ended there, to
-    keep files for other kills.
+    Each kill happens in the batch after the last committed one. The job survives the death of a worker: Spark retries
+    the task and the query continues, so other kills may follow. If the last victim is a worker, the job runs until its
+    next commit and is ended there, to keep files for other kills.
     """
-    job = Job(folder, sink)
+    job = JobProcess(folder, sink)
     job.wait_until_starting()
     jvm = job.jvm
-    done = [killed for kill in kills if (killed := _struck(job, kill)) is not None]
-    if kills[-1].victim == "worker" and reached(job, moment("before-offsets", job, committed(folder) + 1)):
+    done = [killed for kill in kills if (killed := _strike_in_phase(job, kill)) is not None]
+    if kills[-1].victim == "worker" and wait_for_phase(
+        job, phase_check("before-offsets", job, last_committed_batch(folder) + 1)
+    ):
         job.kill("jvm")
     job.end()
-    wait_for_the_end_of(jvm)
+    wait_for_exit(jvm)
     return done
 
 
-def _struck(job: Job, kill: Kill) -> Killed | None:
-    if not reached(job, moment(kill.phase, job, committed(job.folder) + 1)):
+def _strike_in_phase(job: JobProcess, kill: Kill) -> KillRecord | None:
+    if not wait_for_phase(job, phase_check(kill.phase, job, last_committed_batch(job.folder) + 1)):
         return None
-    while job.running and not job.kill(kill.victim):  # workers are forked when the first task asks for one
-        look_again()
-    return Killed(kill, planned(job.folder), committed(job.folder))
+    while job.running and not job.kill(kill.victim):  # workers are forked for the first task
+        wait_before_next_poll()
+    return KillRecord(kill, last_planned_batch(job.folder), last_committed_batch(job.folder))
 
 
-def moment(phase: str, job: Job, batch: int) -> Callable[[], bool]:
-    """Whether the phase has come, for this batch; before offsets, for the one after it."""
+def phase_check(phase: str, job: JobProcess, batch: int) -> Callable[[], bool]:
+    """Return a function that tells whether a batch has reached the phase; `before-offsets` is stat the next batch."""
     checkpoint, out = job.folder / "checkpoint", job.folder / "out"
     sunk = (out / "_spark_metadata" / str(batch), out / f"batch-{batch}")
     return {
@@ -143,26 +144,24 @@ def moment(phase: str, job: Job, batch: int) -> Callable[[], bool]:
     }[phase]
 
 
-def reached(job: Job, has_come: Callable[[], bool]) -> bool:
+def wait_for_phase(job: JobProcess, is_reached: Callable[[], bool]) -> bool:
     while job.running:
-        if has_come():
+        if is_reached():
             return True
-        look_again()
+        wait_before_next_poll()
     return False
 
 
-def look_again() -> None:
-    """The checkpoint is looked at a few hundred times a second; looking all the time would take a core from those who
-    write it.
-    """
+def wait_before_next_poll() -> None:
+    """Wait a few milliseconds: polling without a pause would take a core from the processes under test."""
     threading.Event().wait(0.003)
 
 
-def planned(folder: Path) -> int:
+def last_planned_batch(folder: Path) -> int:
     return _last(folder / "checkpoint" / "offsets")
 
 
-def committed(folder: Path) -> int:
+def last_committed_batch(folder: Path) -> int:
     return _last(folder / "checkpoint" / "commits")
 
 
@@ -170,11 +169,11 @@ def _last(log: Path) -> int:
     return max((int(path.name) for path in log.iterdir() if path.name.isdecimal()), default=-1) if log.exists() else -1
 
 
-def children(parent: int) -> list[int]:
-    return [pid for pid, about in _processes() if int(about.split()[1]) == parent]
+def list_children(parent: int) -> list[int]:
+    return [pid for pid, stat in _processes() if int(stat.split()[1]) == parent]
 
 
-def command(pid: int) -> str:
+def read_command_line(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -189,9 +188,9 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def wait_for_the_end_of(pids: list[int]) -> None:
+def wait_for_exit(pids: list[int]) -> None:
     while any(Path(f"/proc/{pid}").exists() and " Z " not in _stat(pid) for pid in pids):
-        look_again()
+        wait_before_next_poll()
 
 
 def _processes() -> Iterator[tuple[int, str]]:

@@ -1,6 +1,4 @@
-"""Kill -9 of the driver, the Java process and a Python worker, in every phase of a batch: nothing lost, nothing
-doubled.
-"""
+"""Kill -9 of the driver, the Java process or a Python worker in any phase of a batch loses and duplicates nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ import pytest
 import watersmeet as wm
 
 from .job import LATENESS, QUERY, STREAMS
-from .kills import PHASES, Job, Kill, Killed, carry_out
+from .kills import PHASES, JobProcess, Kill, KillRecord, run_with_kills
 
 BATCHES = 8
 ROWS_PER_BATCH = 400
 SPAN_US = 1_000_000
 
-#: Kills in brackets strike one process, one after the other: a worker's death is not the job's. A worker has no part in
-#: offsets or commits.
+#: Kills in one tuple happen in one run of the job, in this order: the job survives the death of a worker. A worker
+#: takes no part in offsets or commits.
 WORKER = Kill("worker", "operator")
 Kills = tuple[tuple[Kill, ...], ...]
 EVERY: Kills = tuple(kills for phase in PHASES for kills in ((Kill("driver", phase),), (WORKER, Kill("jvm", phase))))
@@ -38,50 +36,54 @@ FEW: Kills = ((WORKER, Kill("driver", "before-commit")), (Kill("jvm", "before-si
 
 @pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="many minutes of kills: make faults")
 @pytest.mark.parametrize(("sink", "kills"), [("files", EVERY), ("foreach-batch", IN_TURNS)])
-def test_every_result_comes_once_whoever_is_killed_and_when(sink: str, kills: Kills, tmp_path: Path) -> None:
-    killed_and_compared(kills, sink, tmp_path, BATCHES)
+def test_every_result_is_emitted_once_for_any_victim_and_phase(sink: str, kills: Kills, tmp_path: Path) -> None:
+    check_kills(kills, sink, tmp_path, BATCHES)
 
 
-def test_every_result_comes_once_after_a_worker_a_driver_and_a_java_process_were_killed(tmp_path: Path) -> None:
-    killed_and_compared(FEW, "files", tmp_path, batches=4)
+def test_every_result_is_emitted_once_after_a_worker_a_driver_and_a_java_process_were_killed(tmp_path: Path) -> None:
+    check_kills(FEW, "files", tmp_path, batches=4)
 
 
 @pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="two Java processes at once: make faults")
-def test_of_two_jobs_on_one_checkpoint_spark_ends_one_and_every_result_comes_once(tmp_path: Path) -> None:
-    tables = {name: written(tmp_path / name, number, batches=4) for number, name in enumerate(STREAMS)}
-    both = [Job(tmp_path, "files"), Job(tmp_path, "files")]
+def test_spark_ends_one_of_two_jobs_on_one_checkpoint_and_every_result_is_emitted_once(tmp_path: Path) -> None:
+    tables = {name: write_batches(tmp_path / name, number, batches=4) for number, name in enumerate(STREAMS)}
+    both = [JobProcess(tmp_path, "files"), JobProcess(tmp_path, "files")]
     for job in both:
         job.end()
-    assert sorted(job.process.returncode for job in both) == [0, 1], both[0].last_words
+    assert sorted(job.process.returncode for job in both) == [0, 1], both[0].log_tail
     assert re.search(
-        "multiple (concurrent )?streaming|concurrent", both[0].said.read_text(errors="replace"), re.IGNORECASE
+        "multiple (concurrent )?streaming|concurrent", both[0].log_file.read_text(errors="replace"), re.IGNORECASE
     )
-    assert rows_of(tmp_path / "out") == expected(as_taken(tables, tmp_path / "checkpoint"))
+    assert read_sink_rows(tmp_path / "out") == collect_expected(group_by_spark_batch(tables, tmp_path / "checkpoint"))
 
 
-def killed_and_compared(kills: Kills, sink: str, folder: Path, batches: int) -> None:
-    tables = {name: written(folder / name, number, batches) for number, name in enumerate(STREAMS)}
-    done = [killed for together in kills for killed in carry_out(together, folder, sink)]
-    Job(folder, sink).finish()
-    assert [killed.kill for killed in done] == [kill for together in kills for kill in together], (
-        "not every kill's moment came"
+def check_kills(kills: Kills, sink: str, folder: Path, batches: int) -> None:
+    tables = {name: write_batches(folder / name, number, batches) for number, name in enumerate(STREAMS)}
+    done = [killed for in_one_run in kills for killed in run_with_kills(in_one_run, folder, sink)]
+    JobProcess(folder, sink).finish()
+    assert [killed.kill for killed in done] == [kill for in_one_run in kills for kill in in_one_run], (
+        "not every kill was carried out"
     )
-    found, wanted = rows_of(folder / "out"), expected(as_taken(tables, folder / "checkpoint"))
-    report(sink, done, lost=(wanted - found).total(), doubled=(found - wanted).total(), of=wanted.total())
-    assert found == wanted
+    found, expected = (
+        read_sink_rows(folder / "out"),
+        collect_expected(group_by_spark_batch(tables, folder / "checkpoint")),
+    )
+    report(sink, done, lost=(expected - found).total(), duplicated=(found - expected).total(), of=expected.total())
+    assert found == expected
 
 
-def report(sink: str, done: list[Killed], *, lost: int, doubled: int, of: int) -> None:
-    """The figures, for `pytest -s`."""
-    print(f"\n{sink}: {len(done)} kills, {lost} results lost and {doubled} doubled of {of}")
+def report(sink: str, done: list[KillRecord], *, lost: int, duplicated: int, of: int) -> None:
+    """Print the figures, for `pytest -s`."""
+    print(f"\n{sink}: {len(done)} kills, {lost} results lost and {duplicated} duplicated of {of}")
     for killed in done:
         print(
-            f"  {killed.kill.victim:6} {killed.kill.phase:14} batch {killed.planned} planned, {killed.committed} committed"
+            f"  {killed.kill.victim:6} {killed.kill.phase:14} "
+            f"batch {killed.planned} planned, {killed.committed} committed"
         )
 
 
-def written(folder: Path, number: int, batches: int) -> list[pa.Table]:
-    """A file per batch, their times overlapping a little more than the lateness allows, so that some rows are late."""
+def write_batches(folder: Path, number: int, batches: int) -> list[pa.Table]:
+    """Write one file per batch. Their times overlap a little more than the lateness allows, so some rows are late."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(number)
     tables = []
@@ -103,39 +105,39 @@ def written(folder: Path, number: int, batches: int) -> list[pa.Table]:
     return tables
 
 
-def as_taken(files: dict[str, list[pa.Table]], checkpoint: Path) -> dict[str, list[pa.Table]]:
-    """The files in the batches that Spark took them in, as its checkpoint says; which rows are late depends on that.
+def group_by_spark_batch(files: dict[str, list[pa.Table]], checkpoint: Path) -> dict[str, list[pa.Table]]:
+    """Group the files by the batch in which Spark processed them, according to its checkpoint.
 
-    A file is a batch, unless a kill fell between a source's note of a file it will bring and the plan of the batch:
-    then it brings two.
+    The batches decide which rows are late. A batch has one file, unless a kill happened after a source logged a file
+    and before the batch was planned. Then it has two.
     """
-    taken: dict[str, list[pa.Table]] = {name: [] for name in files}
+    by_batch: dict[str, list[pa.Table]] = {name: [] for name in files}
     before = dict.fromkeys(files, 0)
     for plan in sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)):
         ends = [json.loads(line)["logOffset"] + 1 for line in plan.read_text().splitlines()[2:]]
         for name, end in zip(files, ends, strict=True):
             tables = files[name][before[name] : end]
-            taken[name].append(pa.concat_tables([files[name][0].slice(0, 0), *tables]))
+            by_batch[name].append(pa.concat_tables([files[name][0].slice(0, 0), *tables]))
             before[name] = end
     assert before == {name: len(tables) for name, tables in files.items()}
-    return taken
+    return by_batch
 
 
-def expected(batches: dict[str, list[pa.Table]]) -> Counter[tuple[int, ...]]:
+def collect_expected(batches: dict[str, list[pa.Table]]) -> Counter[tuple[int, ...]]:
     streams = {name: wm.stream(tables, time="ts", lateness=LATENESS) for name, tables in batches.items()}
-    return counted(wm.collect(QUERY, streams))
+    return count_rows(wm.collect(QUERY, streams))
 
 
-def rows_of(out: Path) -> Counter[tuple[int, ...]]:
-    """What a reader of the sink sees: with Spark's file sink, only the files its log lists."""
+def read_sink_rows(out: Path) -> Counter[tuple[int, ...]]:
+    """Read the rows as a reader of the sink sees them: with Spark's file sink, only the files in its log."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession() or wm.session()
     frame = spark.read.parquet(
         *([str(out)] if (out / "_spark_metadata").exists() else [str(p) for p in out.glob("batch-*")])
     )
-    return counted(frame.toArrow())
+    return count_rows(frame.toArrow())
 
 
-def counted(table: pa.Table) -> Counter[tuple[int, ...]]:
+def count_rows(table: pa.Table) -> Counter[tuple[int, ...]]:
     return Counter(zip(*(table[name].to_pylist() for name in ("a_id", "b_id", "c_id")), strict=True))

@@ -1,4 +1,4 @@
-"""Real data: DuckDB, the embedded engine and Spark agree, whatever the batches, the buckets and the partitions."""
+"""Real data: DuckDB, the embedded engine and Spark agree for any batches, buckets and partitions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,30 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from tests.spark.queries import run_available
 
-from .joins import DATA, Int64s, RealJoin, in_batches, kept, sorted_ids, stock, taxi, zeek
+from .joins import (
+    DATA,
+    Int64s,
+    RealJoin,
+    build_stock_join,
+    build_taxi_join,
+    build_zeek_join,
+    cut_all_into_batches,
+    drop_late_rows,
+    sort_ids,
+)
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is not there: {DATA}"),
+    pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is missing: {DATA}"),
 ]
 
 FEW, MANY = (4, 3, 5), (9, 13, 7)
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-@pytest.fixture(scope="module", params=[zeek, stock, taxi], ids=["zeek", "stock", "taxi"])
+@pytest.fixture(
+    scope="module", params=[build_zeek_join, build_stock_join, build_taxi_join], ids=["zeek", "stock", "taxi"]
+)
 def join(request: pytest.FixtureRequest) -> RealJoin:
     made: RealJoin = request.param()
     return made
@@ -34,12 +46,12 @@ def join(request: pytest.FixtureRequest) -> RealJoin:
 
 @pytest.fixture(scope="module")
 def batches(join: RealJoin) -> dict[str, list[pa.Table]]:
-    return in_batches(join.tables, FEW)
+    return cut_all_into_batches(join.tables, FEW)
 
 
 @pytest.fixture(scope="module")
-def answer(join: RealJoin, batches: dict[str, list[pa.Table]]) -> Int64s:
-    return join.answer(batches)
+def expected(join: RealJoin, batches: dict[str, list[pa.Table]]) -> Int64s:
+    return join.expected_ids(batches)
 
 
 def sources(join: RealJoin, feeds: dict[str, Any], **how: Any) -> dict[str, wm.Stream]:
@@ -49,51 +61,54 @@ def sources(join: RealJoin, feeds: dict[str, Any], **how: Any) -> dict[str, wm.S
     }
 
 
-def test_embedded_gives_what_duckdb_gives(join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s) -> None:
-    print(f"\n{ {name: table.num_rows for name, table in join.tables.items()} }: {len(answer)} results")
-    assert len(answer) > 1000
-    np.testing.assert_array_equal(sorted_ids(wm.collect(join.query, sources(join, batches))), answer)
+def test_the_embedded_engine_agrees_with_duckdb(
+    join: RealJoin, batches: dict[str, list[pa.Table]], expected: Int64s
+) -> None:
+    print(f"\n{ {name: table.num_rows for name, table in join.tables.items()} }: {len(expected)} results")
+    assert len(expected) > 1000
+    np.testing.assert_array_equal(sort_ids(wm.collect(join.query, sources(join, batches))), expected)
 
 
-def test_embedded_gives_what_duckdb_gives_in_other_batches(join: RealJoin) -> None:
-    batches = in_batches(join.tables, MANY)
-    np.testing.assert_array_equal(sorted_ids(wm.collect(join.query, sources(join, batches))), join.answer(batches))
+def test_the_embedded_engine_agrees_with_duckdb_in_other_batches(join: RealJoin) -> None:
+    batches = cut_all_into_batches(join.tables, MANY)
+    np.testing.assert_array_equal(sort_ids(wm.collect(join.query, sources(join, batches))), join.expected_ids(batches))
 
 
 @pytest.mark.parametrize(("buckets", "partitions"), [(1, 2), (5, 3)])
-def test_spark_gives_it_in_any_number_of_buckets_and_partitions(
+def test_spark_agrees_in_any_number_of_buckets_and_partitions(
     spark: SparkSession,
     join: RealJoin,
     batches: dict[str, list[pa.Table]],
-    answer: Int64s,
+    expected: Int64s,
     buckets: int,
     partitions: int,
 ) -> None:
     session = spark.newSession()
     session.conf.set(PARTITIONS, partitions)
     found = wm.on_spark(join.query, sources(join, batches), session=session, buckets=buckets)
-    np.testing.assert_array_equal(sorted_ids(found.toArrow()), answer)
+    np.testing.assert_array_equal(sort_ids(found.toArrow()), expected)
 
 
-def test_spark_gives_it_file_by_file(
-    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s, tmp_path: Path
+def test_spark_agrees_file_by_file(
+    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], expected: Int64s, tmp_path: Path
 ) -> None:
     for name, tables in batches.items():
         (tmp_path / name).mkdir()
         for number, table in enumerate(tables):
             file = tmp_path / name / f"{number}.parquet"
             pq.write_table(table, file)
-            os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes the older file first
-    followed = sources(join, {name: tmp_path / name for name in batches}, follow=True, files_per_batch=1)
-    run_available(wm.on_spark(join.query, followed, session=spark), tmp_path)
-    np.testing.assert_array_equal(sorted_ids(spark.read.parquet(str(tmp_path / "out")).toArrow()), answer)
+            os.utime(file, (1_700_000_000 + number,) * 2)  # Spark processes the older file first
+    streams = sources(join, {name: tmp_path / name for name in batches}, follow=True, files_per_batch=1)
+    run_available(wm.on_spark(join.query, streams, session=spark), tmp_path)
+    np.testing.assert_array_equal(sort_ids(spark.read.parquet(str(tmp_path / "out")).toArrow()), expected)
 
 
-def test_orders_and_trades_come_too_late_now_and_then() -> None:
-    join = stock()
-    batches = in_batches(join.tables, FEW)
+def test_some_orders_and_trades_are_late() -> None:
+    join = build_stock_join()
+    batches = cut_all_into_batches(join.tables, FEW)
     late = {
-        name: join.tables[name].num_rows - table.num_rows for name, table in kept(batches, join.lateness_us).items()
+        name: join.tables[name].num_rows - table.num_rows
+        for name, table in drop_late_rows(batches, join.lateness_us).items()
     }
     assert all(late.values())
     run = wm.run(join.query, sources(join, batches))
