@@ -61,7 +61,7 @@ def test_columns_with_maps_are_no_part_of_the_identity() -> None:
     [
         ({"x": 0.5}, 'drops from "x", which is not a source'),
         ({"a": 0.5, "b": 0.4}, 'two shares to drop of stream "s"'),
-        ({"a": 1.5}, "goes from 0 to 1"),
+        ({"a": 1.5}, "is between 0 and 1"),
     ],
 )
 def test_drop_rates_that_cannot_be_are_refused(drop: dict[str, float], reason: str) -> None:

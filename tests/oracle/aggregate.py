@@ -101,7 +101,7 @@ def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[in
     every_us = bound.query.every_us
     if every_us is None:
         raise InternalError("the query has no EVERY")
-    streams = [bound.sources[i] for i in bound.streams]
+    streams = [bound.sources[i] for i in bound.stream_inputs]
     times_us = [
         time for each in streams for time in event_times_us(tables[each.schema.name].column(each.time), each.unit)
     ]

@@ -49,7 +49,7 @@ def join_matches(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> Iterator[
     feeds = [build_source_rows(source, tables[source.schema.name]) for source in bound.sources]
     where = split_where(bound)
     windows = [_cache_window_numbers(feed) for feed in feeds]
-    streams = bound.streams
+    streams = bound.stream_inputs
     for combination in product(*admitted_members(where, feeds)):
         rows = [row for row, _ in combination]
         t_us = max(rows[i].ts_us for i in streams)

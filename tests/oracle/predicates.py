@@ -43,7 +43,7 @@ class WherePredicates:
 def split_where(bound: BoundQuery) -> WherePredicates:
     parts = [] if bound.where is None else list(_conjuncts(bound.where))
     aliases = [source.alias for source in bound.sources]
-    first_stream = aliases[bound.streams[0]]
+    first_stream = aliases[bound.stream_inputs[0]]
     shared = tuple(part for part in parts if len(sources_of(part)) > 1)
     alone = [(next(iter(sources_of(part)), first_stream), part) for part in parts if len(sources_of(part)) <= 1]
     operands = [*(operand for part in shared for operand in _operands(part)), *_list_grouped_expressions(bound)]

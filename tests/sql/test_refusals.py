@@ -261,7 +261,7 @@ FROM = "SELECT * FROM s AS a, t AS b "
             "WINDOW = 2 SECONDS",
         ),
         (FROM + "WINDOW (a, c) = 1 SECOND", 'there is no source "c" in FROM', "c"),
-        (FROM + "WINDOW (a, A) = 1 SECOND", 'a window between "a" and itself', "WINDOW (a, A) = 1 SECOND"),
+        (FROM + "WINDOW (a, A) = 1 SECOND", 'a window constraint between "a" and itself', "WINDOW (a, A) = 1 SECOND"),
         (FROM + "EVERY 0 SECONDS", "EVERY takes a length above zero", "0 SECONDS"),
         (FROM + "EVERY -1 SECONDS", "EVERY takes a length above zero", "-1 SECONDS"),
         (

@@ -1,3 +1,4 @@
-"""Frozen, self-checking values: expressions, windows, constraints, schemas, queries. No data, no text parsing, no
-execution.
+"""Frozen values that check themselves: expressions, windows, constraints, schemas, queries, plans.
+
+They hold no data, parse no text and execute nothing.
 """

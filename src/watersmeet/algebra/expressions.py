@@ -1,9 +1,8 @@
 """Expressions as frozen values.
 
-The parser makes them with names as written; the binder returns the same kinds of node with every column qualified by
-its source's alias and with every coercion spelled out as a `Cast`, so that whoever evaluates them (Arrow, Spark, the
-oracle) never has to guess a type. Two expressions are equal when they mean the same; where they stood in the text
-(`span`) does not count.
+The parser makes them with names as written. The binder returns the same kinds of node, but every column is qualified by
+its source's alias and every coercion is a `Cast`. So evaluators (Arrow, Spark, the oracle) never have to guess a type.
+Two expressions are equal when they mean the same; their place in the text (`span`) does not count.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expr:
-    """What every expression has: the place it came from."""
+    """Base of all expressions: the span in the text."""
 
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Expr):
-    """A column; `source` is the alias of its source, None until the binder found it.
+    """A column; `source` is the alias of its source, None until it is bound.
 
-    In the condition of a JOIN, only the first `visible` sources of the query are in scope; None stands for all of them.
+    In the condition of a JOIN, only the first `visible` sources of the query are in scope; None means all of them.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Comparison(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Expr):
-    """`left op right`. `/` is floating division; division by zero is NULL; integer overflow is an error, never a wrap."""
+    """`left op right`. `/` is floating division, division by zero is NULL, integer overflow is an error."""
 
     op: str
     left: Expr
@@ -128,7 +127,7 @@ class Between(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Like(Expr):
-    """SQL LIKE against a constant pattern: `%` any run, `_` any one character, `\\` takes the next one literally."""
+    r"""SQL LIKE against a constant pattern: `%` is any run, `_` any one character, `\` escapes the next one."""
 
     arg: Expr
     pattern: str
@@ -153,7 +152,7 @@ class Case(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expr):
-    """A scalar function out of `lang.functions`; the name in capitals."""
+    """A scalar function of `sql.functions`; the name in capitals."""
 
     name: str
     args: tuple[Expr, ...]
@@ -179,7 +178,7 @@ class Aggregate(Expr):
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions, from left to right."""
+    """Return the direct sub-expressions, from left to right."""
     found: list[Expr] = []
     for part in fields(expr):
         _collect(getattr(expr, part.name), found)
@@ -187,7 +186,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything below it, parents first."""
+    """Yield the expression and everything below it, parents first."""
     pending = [expr]
     while pending:
         node = pending.pop()
@@ -196,20 +195,20 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression with `change` applied to every node, children first.
+    """Return the expression with `change` applied to every node, children first.
 
     >>> rewrite(Negate(Column("x")), lambda e: Column("y") if isinstance(e, Column) else e)
     Negate(arg=Column(name='y', source=None))
     """
     changed: dict[str, Any] = {
-        part.name: _rewritten(getattr(expr, part.name), change) for part in fields(expr) if part.name != "span"
+        part.name: _rewrite_value(getattr(expr, part.name), change) for part in fields(expr) if part.name != "span"
     }
     different = {name: value for name, value in changed.items() if value is not getattr(expr, name)}
     return change(replace(expr, **different) if different else expr)
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
-    """The parts of a predicate that all have to be true.
+    """Return the parts of a predicate that all have to be true.
 
     >>> a, b = Column("a"), Column("b")
     >>> conjuncts(And((a, And((b, a))))) == (a, b, a)
@@ -223,19 +222,19 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
-    """The inverse of `conjuncts`."""
+    """Join the parts by AND: the inverse of `conjuncts`."""
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(parts)
 
 
 def columns_of(expr: Expr) -> tuple[Column, ...]:
-    """Every column in the expression, each once, in order of appearance."""
+    """Return every column in the expression, each once, in order of appearance."""
     return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Column)))
 
 
 def sources_of(expr: Expr) -> frozenset[str]:
-    """Aliases of the sources a bound expression reads."""
+    """Return the aliases of the sources that a bound expression reads."""
     found: set[str] = set()
     for column in columns_of(expr):
         if column.source is None:
@@ -245,9 +244,10 @@ def sources_of(expr: Expr) -> frozenset[str]:
 
 
 def single_source_operands(expr: Expr) -> tuple[Expr, ...]:
-    """The largest parts of a predicate that read one source and are evaluated whatever the rows of the others are.
+    """Return the largest parts of a predicate that read one source and are always evaluated.
 
-    A part that only some rows reach (a branch of CASE, a later argument of AND, OR or COALESCE) is none.
+    A part that is evaluated for some rows only (a branch of CASE, a later argument of AND, OR or COALESCE) does not
+    count.
 
     >>> x, y = Column("x", source="a"), Column("y", source="b")
     >>> single_source_operands(Comparison("<", Arithmetic("*", x, y), Negate(y))) == (x, y, Negate(y))
@@ -258,10 +258,10 @@ def single_source_operands(expr: Expr) -> tuple[Expr, ...]:
     read = sources_of(expr)
     if len(read) <= 1:
         return (expr,) if read else ()
-    return tuple(operand for part in _always_evaluated(expr) for operand in single_source_operands(part))
+    return tuple(operand for part in _find_always_evaluated(expr) for operand in single_source_operands(part))
 
 
-def _always_evaluated(expr: Expr) -> tuple[Expr, ...]:
+def _find_always_evaluated(expr: Expr) -> tuple[Expr, ...]:
     if isinstance(expr, Case):
         return (expr.branches[0][0],)
     if isinstance(expr, And | Or) or (isinstance(expr, Call) and expr.name == "COALESCE"):
@@ -291,10 +291,10 @@ def _collect(value: object, found: list[Expr]) -> None:
             _collect(part, found)
 
 
-def _rewritten(value: object, change: Callable[[Expr], Expr]) -> object:
+def _rewrite_value(value: object, change: Callable[[Expr], Expr]) -> object:
     if isinstance(value, Expr):
         return rewrite(value, change)
     if isinstance(value, tuple):
-        parts = tuple(_rewritten(part, change) for part in value)
+        parts = tuple(_rewrite_value(part, change) for part in value)
         return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
     return value

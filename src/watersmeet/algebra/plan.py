@@ -1,7 +1,7 @@
-"""Plans as values: which algorithm runs a query, with every knob of the papers by name.
+"""Plans as values: the algorithm that runs a query, with every knob of the papers by name.
 
-A plan names sources by alias. What it leaves out is decided by the optimizer; what it says is done or refused with the
-reason.
+A plan names sources by alias. The planner decides everything that the plan leaves open. Everything that it states is
+done, or refused with the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_CLEANUP_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """How a window is probed: `size` is the number of hash buckets, or of entries in a tree's node; a list has none.
+    """Access path of a window: `size` is the number of hash buckets, or of entries in a tree node; a list has none.
 
     >>> Index.parse("hash(5)"), str(Index.parse("btree"))
     (Index(kind='hash', size=5), 'btree(100)')
@@ -38,7 +38,7 @@ class Index:
             raise PlanError("a list has no buckets or nodes to size")
         smallest = {"list": 0, "hash": 1, "btree": 2, "ttree": 2}[self.kind]
         if not smallest <= self.size <= 1 << 24:
-            raise PlanError(f"a {self.kind} index of size {self.size} cannot be; it takes {smallest} to {1 << 24}")
+            raise PlanError(f"the size of a {self.kind} index is {smallest} to {1 << 24}, got {self.size}")
 
     @classmethod
     def parse(cls, text: str | Index) -> Index:
@@ -61,7 +61,7 @@ Tree: TypeAlias = "str | tuple[Tree, Tree]"
 
 
 def tree_leaves(tree: Tree) -> list[str]:
-    """The sources of a tree of joins, from left to right.
+    """Return the sources of a tree of joins, from left to right.
 
     >>> tree_leaves((("a", "b"), "c"))
     ['a', 'b', 'c']
@@ -70,7 +70,7 @@ def tree_leaves(tree: Tree) -> list[str]:
 
 
 def left_deep_tree(aliases: Sequence[str]) -> Tree:
-    """Join sources one after the other.
+    """Build the tree that joins sources in this order.
 
     >>> left_deep_tree(["a", "b", "c"])
     (('a', 'b'), 'c')
@@ -80,7 +80,7 @@ def left_deep_tree(aliases: Sequence[str]) -> Tree:
 
 
 def parse_tree(nested: Any) -> Tree | None:
-    """A tree from lists as JSON has them.
+    """Build a tree from nested lists, as JSON has them.
 
     >>> parse_tree([["a", "b"], "c"])
     (('a', 'b'), 'c')
@@ -99,13 +99,13 @@ def parse_tree(nested: Any) -> Tree | None:
 class Plan:
     """An algorithm and its knobs.
 
-    `orders` gives, per origin, the order of the loops: the other sources, or all of them with the origin at any place
+    `orders` gives, per origin, the order of the loops: the other sources, or all sources with the origin at any place
     where the algorithm allows that. `global_order` is one order for every origin. `evaluate_us` and `expire_us` 0 mean
     eager.
 
     `tree` is the shape of a tree of two-input joins, sources nested in pairs. `early` names the sources that are
-    aggregated before the join. `drop` gives the share of a stream's rows that is shed, by stream name or alias; which
-    rows, `drop_seed` and their values decide.
+    aggregated before the join. `drop` gives the share of a stream's rows to shed, by stream name or alias. `drop_seed`
+    and the rows' values decide which rows.
     """
 
     algorithm: str = "runs"
@@ -129,7 +129,7 @@ class Plan:
             raise PlanError("give either one order for all origins or an order per origin, not both")
         for name, share in self.drop:
             if not 0 <= share <= 1:  # also refuses NaN
-                raise PlanError(f'the share of "{name}" to drop is {share}; it goes from 0 to 1')
+                raise PlanError(f'the share of "{name}" to drop is between 0 and 1, got {share}')
         if self.tree is not None and len(set(tree_leaves(self.tree))) < len(tree_leaves(self.tree)):
             raise PlanError("a tree of joins must name each source once")
 
@@ -140,7 +140,7 @@ class Plan:
         return dict(self.indexes).get(alias)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "algorithm": self.algorithm,
             "global_order": list(self.global_order),
@@ -156,14 +156,14 @@ class Plan:
         }
 
     def _repr_html_(self) -> str:
-        """The knobs that are not at their defaults."""
+        """Return a table of the knobs that are not at their defaults."""
         default = Plan(self.algorithm).to_dict()
-        said = [(name.replace("_", " "), value) for name, value in self.to_dict().items() if value != default[name]]
-        return html_table(("plan", self.algorithm), said)
+        changed = [(name.replace("_", " "), value) for name, value in self.to_dict().items() if value != default[name]]
+        return html_table(("plan", self.algorithm), changed)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Plan:
-        """The inverse of `to_dict`; keys may be missing, unknown ones are refused."""
+        """Build the plan from the result of `to_dict`; keys may be missing, unknown ones are refused."""
         unknown = sorted(set(saved) - set(cls().to_dict()))
         if unknown:
             raise PlanError(f"a plan has no {listing(unknown)}", hint=f"it has: {listing(list(cls().to_dict()))}")

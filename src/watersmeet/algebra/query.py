@@ -1,4 +1,4 @@
-"""Queries as frozen values: as written (`Query`) and against known schemas (`BoundQuery`)."""
+"""Queries as frozen values: as written (`Query`) and with known schemas (`BoundQuery`)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class PairConstraint:
-    """`WINDOW (first, second) = length`: at most so far apart; directed (DWINDOW): second at or after first, at most so
-    much later.
+    """`WINDOW (first, second) = length`: rows are at most `length_us` apart.
+
+    Directed (DWINDOW): the second row is at or after the first, at most `length_us` later.
     """
 
     first: str
@@ -52,12 +53,12 @@ class PairConstraint:
     def __post_init__(self) -> None:
         check_length(self.length_us)
         if self.first == self.second:
-            raise QueryError(f'a window between "{self.first}" and itself', span=self.span)
+            raise QueryError(f'a window constraint between "{self.first}" and itself', span=self.span)
 
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """An output column: an expression, and its alias when the caller gave one."""
+    """An output column: an expression, and its alias if the caller gave one."""
 
     expr: Expr
     alias: str | None = None
@@ -75,8 +76,8 @@ class Star:
 class Query:
     """A query as written: names not yet resolved, types unknown.
 
-    `all_pairs_us` is form 1 (`WINDOW = n unit`), `pairs` are forms 2 and 3 and the directed ones. `text` is what the
-    caller wrote, for carets.
+    `all_pairs_us` is form 1 (`WINDOW = n unit`). `pairs` are forms 2 and 3 and the directed ones. `text` is the
+    caller's text, for error messages.
     """
 
     sources: tuple[Source, ...]
@@ -171,11 +172,10 @@ class BoundSource:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A query whose every column is qualified and whose every coercion is spelled out. Refuses what would need
-    unbounded memory.
+    """A query whose columns are all qualified and whose coercions are all explicit.
 
-    Bound expressions name columns as `Column(name, source=alias)`; `outputs` are what SELECT gives, in order, names
-    unique.
+    Queries that would need unbounded memory are refused. Bound expressions name columns as `Column(name,
+    source=alias)`. `outputs` are the columns of SELECT, in order, with unique names.
     """
 
     query: Query
@@ -188,12 +188,12 @@ class BoundQuery:
     def __post_init__(self) -> None:
         if len({output.name for output in self.outputs}) != len(self.outputs):
             raise InternalError("two outputs of one name")
-        if not self.streams:
+        if not self.stream_inputs:
             raise QueryError("a continuous query needs at least one stream; every source here is a relation")
         self._refuse_unbounded()
 
     @property
-    def streams(self) -> list[int]:
+    def stream_inputs(self) -> list[int]:
         """Numbers of the sources that are streams."""
         return [i for i, source in enumerate(self.sources) if source.is_stream]
 
@@ -205,12 +205,12 @@ class BoundQuery:
 
     @property
     def waits_for_watermark(self) -> bool:
-        """Row-count windows are decided in time order, so their queries release rows behind the watermark only."""
+        """Whether rows are released only behind the watermark: row-count windows are decided in time order."""
         return any(isinstance(source.window, RowsWindow) for source in self.sources)
 
     @property
     def given_bounds_us(self) -> list[list[int]]:
-        """What the windows and constraints say directly of each pair, before any derivation."""
+        """Bounds that the windows and constraints state directly for each pair, before any derivation."""
         number = {source.alias: i for i, source in enumerate(self.sources)}
         bound = [[FOREVER_US] * len(self.sources) for _ in self.sources]
 
@@ -218,10 +218,10 @@ class BoundQuery:
             if i != j:
                 bound[i][j] = min(bound[i][j], length_us)
 
-        streams = self.streams
+        streams = self.stream_inputs
         for i in streams:
             for j in streams:
-                tighten(i, j, _own_length_us(self.sources[i].window, self.query.every_us))
+                tighten(i, j, _window_length_us(self.sources[i].window, self.query.every_us))
                 if self.query.all_pairs_us is not None:
                     tighten(i, j, self.query.all_pairs_us)
         for pair in self.query.pairs:
@@ -236,7 +236,7 @@ class BoundQuery:
         return close_bounds(self.given_bounds_us)
 
     def _refuse_unbounded(self) -> None:
-        streams, bounds = self.streams, self.bounds
+        streams, bounds = self.stream_inputs, self.bounds
         for i in streams:
             source = self.sources[i]
             needs_window = self.is_aggregation or bounds.retention_us(i, streams) >= FOREVER_US
@@ -249,8 +249,11 @@ class BoundQuery:
                 )
 
 
-def _own_length_us(window: Window | None, every_us: int | None) -> int:
-    """Return how long after its time a row may still be in its window. With EVERY, a tile is shown at its end, too."""
+def _window_length_us(window: Window | None, every_us: int | None) -> int:
+    """Return how long after its time a row may still be in its window.
+
+    With EVERY, a tile is also emitted at its end.
+    """
     match window:
         case RangeWindow(length_us):
             return length_us
@@ -287,10 +290,10 @@ def _check_pairs(sources: tuple[Source, ...], pairs: tuple[PairConstraint, ...])
 
 
 def reverse_path(query: Query) -> Query:
-    """The same path walked the other way: every directed constraint turned round.
+    """Return the query of the same path in the other direction: every directed constraint is reversed.
 
-    A path join both ways is the union of a query and its reverse; a result whose rows all have the same time is in
-    both.
+    A path join in both directions is the union of a query and its reverse. A result whose rows all have the same time
+    is in both.
 
     References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", section 5.2.
     """

@@ -1,6 +1,9 @@
-"""Printers of the neutral tree: query text, JSON, Mermaid.
+"""Printers of the neutral tree: query text, JSON, Mermaid; and HTML for notebooks.
 
-Query text is canonical: `parse(format_query(q)) == q` for every query `q`.
+Query text is canonical: `parse(format_query(q)) == q` for every query `q`. It has no parenthesis that could be left
+out.
+
+HTML escapes everything that comes from outside. It has no script and no style sheet.
 """
 
 from __future__ import annotations
@@ -17,83 +20,89 @@ from watersmeet.algebra.query import Query
 from watersmeet.algebra.tree import Json, TreeNode, build_expression_tree, build_query_tree, format_type
 from watersmeet.algebra.windows import format_sql_duration
 
-__all__ = ["format_expression", "query_to_dict", "query_to_mermaid", "format_query", "format_type"]
+__all__ = ["format_expression", "format_query", "format_type", "query_to_dict", "query_to_mermaid"]
 
 _LONGEST_LABEL = 200
 
 
-#: How tightly things bind; an operand is put in parentheses where it binds looser than its place asks for.
+#: Binding strength; an operand gets parentheses where it binds looser than its place requires.
 _OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
 
 _NEGATED = {"in": "NOT IN", "between": "NOT BETWEEN", "like": "NOT LIKE", "is null": "IS NOT NULL"}
-_AFFIRMED = {"in": "IN", "between": "BETWEEN", "like": "LIKE", "is null": "IS NULL"}
+_POSITIVE = {"in": "IN", "between": "BETWEEN", "like": "LIKE", "is null": "IS NULL"}
 
 
 def format_expression(expr: Expr) -> str:
-    """
+    """Return the text of an expression.
+
     >>> from watersmeet.algebra.expressions import Arithmetic, Column
     >>> a, b, c = Column("a"), Column("b"), Column("c")
-    >>> format_expression(Arithmetic("*", Arithmetic("+", a, b), c)), format_expression(Arithmetic("+", Arithmetic("*", a, b), c))
-    ('(a + b) * c', 'a * b + c')
+    >>> format_expression(Arithmetic("*", Arithmetic("+", a, b), c))
+    '(a + b) * c'
+    >>> format_expression(Arithmetic("+", Arithmetic("*", a, b), c))
+    'a * b + c'
     """
     return format_node(build_expression_tree(expr))
 
 
 def format_node(node: TreeNode) -> str:
-    return _printed(node)[0]
+    return _format_with_binding(node)[0]
 
 
 def format_condition(node: TreeNode, between: str) -> str:
-    """A condition; the parts of a conjunction are joined with `between`, which has an AND in it."""
+    """Return the text of a condition; the parts of a conjunction are joined with `between`, which contains an AND."""
     parts = node.parts if node.kind == "and" else (node,)
-    return between.join(_operand(part, _AND + 1) if len(parts) > 1 else format_node(part) for part in parts)
+    return between.join(_format_operand(part, _AND + 1) if len(parts) > 1 else format_node(part) for part in parts)
 
 
-def _operand(node: TreeNode, tightness: int) -> str:
-    text, own = _printed(node)
+def _format_operand(node: TreeNode, tightness: int) -> str:
+    text, own = _format_with_binding(node)
     return text if own >= tightness else f"({text})"
 
 
-def _printed(node: TreeNode) -> tuple[str, int]:
-    """The text and how tightly it binds."""
+def _format_with_binding(node: TreeNode) -> tuple[str, int]:
+    """Return the text and its binding strength."""
     return _PRINTERS[node.kind](node)
 
 
-def _chain(word: str, own: int) -> Callable[[TreeNode], tuple[str, int]]:
-    return lambda node: (f" {word} ".join(_operand(part, own + 1) for part in node.parts), own)
+def _chain_printer(word: str, own: int) -> Callable[[TreeNode], tuple[str, int]]:
+    return lambda node: (f" {word} ".join(_format_operand(part, own + 1) for part in node.parts), own)
 
 
 def _not(node: TreeNode) -> tuple[str, int]:
     (arg,) = node.parts
     if arg.kind in _NEGATED:
         return _test(arg, _NEGATED[arg.kind]), _TEST
-    return f"NOT {_operand(arg, _TEST)}", _NOT
+    return f"NOT {_format_operand(arg, _TEST)}", _NOT
 
 
 def _comparison(node: TreeNode) -> tuple[str, int]:
     left, right = node.parts
-    return f"{_operand(left, _SUM)} {node.facts['op']} {_operand(right, _SUM)}", _TEST
+    return f"{_format_operand(left, _SUM)} {node.facts['op']} {_format_operand(right, _SUM)}", _TEST
 
 
 def _arithmetic(node: TreeNode) -> tuple[str, int]:
     left, right = node.parts
     own = _SUM if node.facts["op"] in {"+", "-"} else _PRODUCT
-    return f"{_operand(left, own)} {node.facts['op']} {_operand(right, own + 1)}", own
+    return f"{_format_operand(left, own)} {node.facts['op']} {_format_operand(right, own + 1)}", own
 
 
 def _negate(node: TreeNode) -> tuple[str, int]:
-    """A minus right before a number belongs to the number, and two minuses begin a comment: both get parentheses."""
+    """Return the text of a negation.
+
+    A minus directly before a number belongs to the number, and two minuses begin a comment. Both get parentheses.
+    """
     (arg,) = node.parts
-    return f"-{_operand(arg, _ATOM + 1 if arg.kind == 'literal' else _ATOM)}", _SIGN
+    return f"-{_format_operand(arg, _ATOM + 1 if arg.kind == 'literal' else _ATOM)}", _SIGN
 
 
 def _test(node: TreeNode, word: str) -> str:
-    subject = _operand(node.parts[0], _SUM)
+    subject = _format_operand(node.parts[0], _SUM)
     match node.kind:
         case "in":
             return f"{subject} {word} ({_args(node.parts[1:])})"
         case "between":
-            return f"{subject} {word} {_operand(node.parts[1], _SUM)} AND {_operand(node.parts[2], _SUM)}"
+            return f"{subject} {word} {_format_operand(node.parts[1], _SUM)} AND {_format_operand(node.parts[2], _SUM)}"
         case "like":
             return f"{subject} {word} {_string(str(node.facts['pattern']))}"
         case _:
@@ -117,7 +126,10 @@ def _cast_string(text: str, kind: str) -> str:
 
 
 def _decimal(text: str, kind: str) -> str:
-    """Whole numbers too large for BIGINT are decimals as they stand; all others have to say so."""
+    """Return the text of a decimal.
+
+    An integer that is too large for BIGINT is a decimal without a CAST; all others need one.
+    """
     is_plain = kind.endswith(", 0)") and not -(2**63) <= int(text) < 2**63
     return text if is_plain else _cast_string(text, kind)
 
@@ -126,7 +138,7 @@ def _string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-#: How constants are written that JSON holds as text, by the word their type begins with.
+#: Formats of the constants that JSON holds as text, by the first word of their type.
 _CONSTANTS: dict[str, Callable[[str, str], str]] = {
     "VARCHAR": lambda text, _: _string(text),
     "DATE": lambda text, _: f"DATE {_string(text)}",
@@ -157,30 +169,30 @@ _ATOMS: dict[str, Callable[[TreeNode], str]] = {
 }
 
 _PRINTERS: dict[str, Callable[[TreeNode], tuple[str, int]]] = {
-    "or": _chain("OR", _OR),
-    "and": _chain("AND", _AND),
+    "or": _chain_printer("OR", _OR),
+    "and": _chain_printer("AND", _AND),
     "not": _not,
     "comparison": _comparison,
     "arithmetic": _arithmetic,
     "negate": _negate,
     "literal": _literal,
-    **{kind: partial(lambda word, node: (_test(node, word), _TEST), word) for kind, word in _AFFIRMED.items()},
+    **{kind: partial(lambda word, node: (_test(node, word), _TEST), word) for kind, word in _POSITIVE.items()},
     **{kind: partial(lambda show, node: (show(node), _ATOM), show) for kind, show in _ATOMS.items()},
 }
 
 
 def format_query(query: Query) -> str:
-    """The query in its own language, a clause a line."""
+    """Return the query as SQL, one clause per line."""
     return "\n".join(_CLAUSES[clause.kind](clause) for clause in build_query_tree(query).parts)
 
 
 def query_to_dict(query: Query) -> dict[str, Json]:
-    """The tree as plain dicts, lists, strings and numbers."""
+    """Return the tree as plain dicts, lists, strings and numbers."""
     return _dict(build_query_tree(query))
 
 
 def query_to_mermaid(query: Query) -> str:
-    """The tree as a Mermaid flowchart, expressions as the text of one box."""
+    """Return the tree as a Mermaid flowchart, with each expression as the text of one box."""
     lines = ["flowchart TD"]
     _draw(build_query_tree(query), lines)
     return "\n".join(lines)
@@ -189,8 +201,8 @@ def query_to_mermaid(query: Query) -> str:
 # --- clauses
 
 
-def _listed(word: str, between: str, show: Callable[[TreeNode], str]) -> Callable[[TreeNode], str]:
-    """A clause whose parts stand below one another where `between` says so."""
+def _list_clause(word: str, between: str, show: Callable[[TreeNode], str]) -> Callable[[TreeNode], str]:
+    """Return the printer of a clause whose parts are separated by `between`."""
 
     def clause(node: TreeNode) -> str:
         return f"{word} {between.join(show(part) for part in node.parts)}"
@@ -198,7 +210,7 @@ def _listed(word: str, between: str, show: Callable[[TreeNode], str]) -> Callabl
     return clause
 
 
-def _condition(word: str) -> Callable[[TreeNode], str]:
+def _condition_clause(word: str) -> Callable[[TreeNode], str]:
     between = "\n" + "AND ".rjust(len(word) + 1)
     return lambda clause: f"{word} {format_condition(clause.parts[0], between)}"
 
@@ -238,16 +250,16 @@ def _length(node: TreeNode) -> str:
 
 
 _CLAUSES: dict[str, Callable[[TreeNode], str]] = {
-    "select": _listed("SELECT", ", ", _select_item),
-    "from": _listed("FROM", ",\n     ", _source),
+    "select": _list_clause("SELECT", ", ", _select_item),
+    "from": _list_clause("FROM", ",\n     ", _source),
     "window": _constraints,
-    "where": _condition("WHERE"),
-    "group by": _listed("GROUP BY", ", ", format_node),
-    "having": _condition("HAVING"),
+    "where": _condition_clause("WHERE"),
+    "group by": _list_clause("GROUP BY", ", ", format_node),
+    "having": _condition_clause("HAVING"),
     "every": lambda node: f"EVERY {_length(node)}",
 }
 
-# --- JSON and pictures
+# --- JSON and Mermaid
 
 
 def _dict(node: TreeNode) -> dict[str, Json]:
@@ -256,7 +268,7 @@ def _dict(node: TreeNode) -> dict[str, Json]:
 
 
 def _draw(node: TreeNode, lines: list[str]) -> str:
-    """Adds the node and all below it; the node's id."""
+    """Add the node and all below it; return the node's id."""
     name = f"n{len(lines) - 1}"
     lines.append(f'    {name}["{_label(_caption(node))}"]')
     if node.kind in _BRANCHING:
@@ -283,8 +295,9 @@ def _caption(node: TreeNode) -> str:
 
 
 def _label(text: str) -> str:
-    """Letters, digits and a few signs as they are, everything else as Mermaid's character codes, so that no name can
-    end the label.
+    """Escape everything but letters, digits and a few signs as Mermaid's character codes.
+
+    So no name can end the label.
 
     >>> _label('a"]<b>')
     'a#34;#93;#60;b#62;'
@@ -297,7 +310,7 @@ _NUMBER = ' style="text-align: right; font-variant-numeric: tabular-nums"'
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str | None = None) -> str:
-    """Rows under heads; numbers, and text that begins with a digit, stand to the right.
+    """Return rows under heads; numbers, and text that begins with a digit, are right-aligned.
 
     >>> html_table(["name"], [["<b>"]])
     '<table><thead><tr><th>name</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
@@ -309,7 +322,8 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: 
 
 
 def html_code(text: str) -> str:
-    """
+    """Return preformatted text.
+
     >>> html_code("a < b")
     '<pre>a &lt; b</pre>'
     """

@@ -1,4 +1,4 @@
-"""What the binder has to know of a source before any row is read."""
+"""Schemas of sources: what the binder needs to know before any row is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIME_UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """A stream: its columns, which of them carries the event time, and in which unit an integer time counts."""
+    """A stream: its columns, its event time column, and the unit of an integer time."""
 
     name: str
     fields: pa.Schema
@@ -69,7 +69,7 @@ def check_unique_names(name: str, fields: pa.Schema) -> None:
 
 
 def check_time_type(name: str, column: str, kind: pa.DataType) -> None:
-    """Refuse a column that is no time: an event time is a timestamp, a date, or an integer count since the epoch."""
+    """Refuse a column that is not a time: an event time is a timestamp, a date, or an integer count since the epoch."""
     if not (pa.types.is_timestamp(kind) or pa.types.is_signed_integer(kind) or pa.types.is_date(kind)):
         raise InputError(
             f'time column "{column}" of stream "{name}" is {kind}, which is not a time',
@@ -78,7 +78,7 @@ def check_time_type(name: str, column: str, kind: pa.DataType) -> None:
 
 
 def parse_time_unit(unit: Any) -> str | None:
-    """Return the unit of integer times in its one spelling; None stands for a unit that the caller did not declare.
+    """Return the unit of integer times in its one spelling; None means that the caller declared none.
 
     >>> parse_time_unit("ms"), parse_time_unit("µs")
     ('ms', 'us')

@@ -1,7 +1,6 @@
-"""Queries and expressions as a neutral tree, the one walk that text, JSON and pictures are printed from.
+"""Queries and expressions as a neutral tree, from which text, JSON and diagrams are printed.
 
-A node says what it is (`kind`), what is to be known of it (`facts`, plain JSON values) and what it is made of
-(`parts`).
+A node has a `kind`, `facts` (plain JSON values) and `parts`.
 """
 
 from __future__ import annotations
@@ -50,13 +49,15 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
+    """A node of the neutral tree."""
+
     kind: str
     facts: dict[str, Json] = field(default_factory=dict)
     parts: tuple[TreeNode, ...] = ()
 
 
 def build_query_tree(query: Query) -> TreeNode:
-    """The clauses of the query, in order; those it does not have are left out."""
+    """Build the tree of the query's clauses, in order, without those it does not have."""
     clauses = [
         TreeNode("select", parts=tuple(_item(item) for item in query.select)),
         TreeNode("from", parts=tuple(_source(source) for source in query.sources)),
@@ -90,7 +91,7 @@ _TYPE_NAMES = {
 
 
 def format_type(kind: pa.DataType) -> str:
-    """A type by its name in CAST, or as Arrow prints it where the language has no name for it.
+    """Return a type's name in CAST, or Arrow's name if SQL has none.
 
     >>> format_type(pa.decimal128(10, 2)), format_type(pa.timestamp("ns", "UTC"))
     ('DECIMAL(10, 2)', 'timestamp[ns, tz=UTC]')
@@ -140,11 +141,11 @@ def _pair(pair: PairConstraint) -> TreeNode:
 
 
 def _literal(literal: Literal) -> TreeNode:
-    return TreeNode("literal", {"value": _json(literal.value), "type": format_type(literal.type)})
+    return TreeNode("literal", {"value": _to_json(literal.value), "type": format_type(literal.type)})
 
 
-def _json(value: Value) -> Json:
-    """What JSON has as it is, everything else as text."""
+def _to_json(value: Value) -> Json:
+    """Return JSON values unchanged, everything else as text."""
     show = _AS_TEXT.get(type(value))
     return cast("Json", value) if show is None else show(value)
 

@@ -1,8 +1,12 @@
-"""Windows: which rows of a stream are valid at an instant.
+"""Windows, which rows of a stream are valid at an instant, and the time bounds that they imply.
 
 Every window kind gives each row a validity interval `[ts, end]`: the instants at which the row is inside. A combination
-of rows is a result when the largest `ts` among them lies in every row's interval. That one sentence is all the join
-kernels know of windows.
+of rows is a result when the largest `ts` among them lies in every row's interval. The join kernels know nothing else
+about windows.
+
+Difference bounds limit how far apart in time the rows of a result can be. RANGE windows and pair constraints all mean
+`ts_j - ts_i <= D[i][j]`. Shortest paths over those bounds (the second paper's derived windows, directed ones included)
+give the tightest bound for every pair. The given constraints imply them, so pruning by them never loses a result.
 """
 
 from __future__ import annotations
@@ -31,9 +35,7 @@ UNITS_US: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow:
-    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`. With length 0, the rows of the instant
-    itself.
-    """
+    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`. With length 0, the rows of the instant."""
 
     length_us: int
 
@@ -66,7 +68,7 @@ class RowsWindow:
 class TumbleWindow:
     """Rows since the last multiple of `length_us`: `⌊t/length⌋·length <= ts <= t`.
 
-    In aggregations with EVERY, a multiple of `length_us` still shows the tile that ends there
+    In aggregations with EVERY, the tile that ends at a multiple of `length_us` is still emitted there
     (`operators.aggregate.validity`).
     """
 
@@ -85,7 +87,7 @@ class TumbleWindow:
 
 @dataclass(frozen=True, slots=True)
 class LandmarkWindow:
-    """Every row so far: `ts <= t`. The caller asked for it, so unbounded state is the caller's wish."""
+    """Every row so far: `ts <= t`. The caller requests unbounded state explicitly."""
 
     def __str__(self) -> str:
         return "LANDMARK"
@@ -103,7 +105,7 @@ def check_length(length_us: int) -> None:
 
 
 def check_every(interval_us: int) -> None:
-    """Refuse intervals of EVERY that name no instants, or that are too long."""
+    """Refuse intervals of EVERY that define no instants, or that are too long."""
     if interval_us <= 0:
         raise QueryError("EVERY takes a length above zero")
     check_length(interval_us)
@@ -112,8 +114,8 @@ def check_every(interval_us: int) -> None:
 def format_sql_duration(length_us: int) -> str:
     """Return a length in the largest unit that divides it, and 0 in seconds.
 
-    >>> format_sql_duration(5_000_000), format_sql_duration(3_600_000_000), format_sql_duration(1_500), format_sql_duration(0)
-    ('5 SECONDS', '1 HOUR', '1500 MICROSECONDS', '0 SECONDS')
+    >>> [format_sql_duration(length_us) for length_us in (5_000_000, 3_600_000_000, 1_500, 0)]
+    ['5 SECONDS', '1 HOUR', '1500 MICROSECONDS', '0 SECONDS']
     """
     if length_us == 0:
         return "0 SECONDS"
@@ -126,11 +128,10 @@ def format_sql_duration(length_us: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBounds:
-    """`later_by_us[i][j]` is the most by which a row of j can be later than the row of i it meets; FOREVER_US when
-    unbounded.
+    """Bounds between the times of all pairs; FOREVER_US means unbounded.
 
-    Bounds are closed under shortest paths on construction by `close_bounds`. A negative cycle cannot occur: every bound is at
-    least zero.
+    `later_by_us[i][j]` is the most by which a row of j can be later than the row of i that it matches. `close_bounds`
+    closes the bounds under shortest paths. A negative cycle cannot occur: every bound is at least zero.
 
     >>> chain = close_bounds([[0, 5, FOREVER_US], [5, 0, 3], [FOREVER_US, 3, 0]])
     >>> chain.later_by_us[0][2]
@@ -150,16 +151,16 @@ class DifferenceBounds:
         return len(self.later_by_us)
 
     def retention_us(self, i: int, streams: list[int]) -> int:
-        """How long after its own time a row of i can still meet a new row of one of the other `streams`."""
+        """Return how long after its own time a row of i can still match a new row of one of the other `streams`."""
         return max((self.later_by_us[i][j] for j in streams if j != i), default=0)
 
     def symmetric_us(self, i: int, j: int) -> int:
-        """The largest distance in time, either way: the paper's window of the pair."""
+        """Return the largest distance in time in either direction: the paper's window of the pair."""
         return max(self.later_by_us[i][j], self.later_by_us[j][i])
 
 
 def close_bounds(given_us: list[list[int]]) -> DifferenceBounds:
-    """Floyd and Warshall over the given bounds; sums saturate at FOREVER_US."""
+    """Apply Floyd and Warshall to the given bounds; sums saturate at FOREVER_US."""
     size = len(given_us)
     bound = [list(row) for row in given_us]
     for i in range(size):

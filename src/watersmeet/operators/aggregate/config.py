@@ -232,7 +232,7 @@ def early_refusal_reason(bound: BoundQuery, number: int) -> str | None:
 
     """
     source = bound.sources[number]
-    if not source.is_stream or len(bound.streams) < 2:
+    if not source.is_stream or len(bound.stream_inputs) < 2:
         return None
     if bound.query.all_pairs_us is not None:
         return "WINDOW bounds the times of all rows of a result, and aggregated rows have no times"
@@ -250,7 +250,7 @@ def compute_pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | N
         return None
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     most_us = FOREVER_US if bound.query.all_pairs_us is None else bound.query.all_pairs_us
-    streams = set(bound.streams)
+    streams = set(bound.stream_inputs)
     bounds = [[most_us if {i, j} <= streams else FOREVER_US for j in number.values()] for i in number.values()]
     for pair in bound.query.pairs:
         first, second = number[pair.first], number[pair.second]
@@ -338,7 +338,7 @@ def _find_carried_attributes(
     own = [
         key
         for key in shown.keys
-        if sources_of(key) == {alias} or (not sources_of(key) and alias == bound.sources[bound.streams[0]].alias)
+        if sources_of(key) == {alias} or (not sources_of(key) and alias == bound.sources[bound.stream_inputs[0]].alias)
     ]
     columns = [column for expr in read_whole for column in columns_of(expr) if column.source == alias]
     attributes = tuple(dict.fromkeys([*own, *columns]))

@@ -214,7 +214,7 @@ def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[E
         if len(read) > 1:
             shared += (part,)
         else:
-            local[number[next(iter(read))] if read else bound.streams[0]] += (part,)
+            local[number[next(iter(read))] if read else bound.stream_inputs[0]] += (part,)
     return local, shared
 
 
@@ -256,7 +256,7 @@ def _build_input(
         ranges=ranges,
         operands=operands,
         columns=columns,
-        retention_us=bounds.retention_us(number, bound.streams) if source.is_stream else FOREVER_US,
+        retention_us=bounds.retention_us(number, bound.stream_inputs) if source.is_stream else FOREVER_US,
     )
 
 
