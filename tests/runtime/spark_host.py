@@ -1,7 +1,7 @@
-"""The Spark host without Spark: packing tasks, buckets, stores and workers as Spark would call them, in this process.
+"""The Spark host without Spark: packing tasks, buckets, state stores and workers, called in this process as by Spark.
 
-Tasks of a batch pack parts of the streams, buckets are run by any worker, an attempt may fail after it wrote, and a
-batch may be replayed. A store is transactional, as Spark's is: an attempt that fails leaves nothing in it.
+Several tasks pack the streams of a batch, and any worker may run a bucket. An attempt may fail after it wrote, and a
+batch may be replayed. A state store is transactional, like Spark's: a failed attempt leaves nothing in it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LATENESS_US = 2_000
 COMMON = "SELECT a.id AS a, b.id AS b FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS] WHERE a.k = b.k"
 THETA = "SELECT a.id AS a, b.id AS b FROM a [RANGE 20 MILLISECONDS], b [RANGE 15 MILLISECONDS] WHERE a.k < b.k"
 GROUPED = """
-    SELECT a.k, COUNT(*) AS n, MAX(b.id) AS most FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS] WHERE a.k = b.k
-    GROUP BY a.k EVERY 5 MILLISECONDS
+    SELECT a.k, COUNT(*) AS n, MAX(b.id) AS most FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS]
+    WHERE a.k = b.k GROUP BY a.k EVERY 5 MILLISECONDS
 """
 
 
 class Attempt(StrEnum):
-    """How an attempt at a batch ends."""
+    """Outcome of an attempt to run a batch."""
 
     SUCCEEDS = "succeeds"
     FAILS_BEFORE_IT_WRITES = "fails before it writes"
@@ -79,7 +79,7 @@ class FakeMapState:
 
 @dataclass
 class BatchOutcome:
-    """What a batch gave: rows, and per stream how many arrived, were late and were shed."""
+    """Results of a batch, and per stream the numbers of arrived, late and shed rows."""
 
     rows: Counter[Any]
     ledger: dict[str, tuple[int, int, int]]
@@ -87,20 +87,20 @@ class BatchOutcome:
 
 @dataclass
 class SparkHost:
-    """A query under way on pretended workers."""
+    """A query that runs on simulated workers."""
 
-    arrangement: SparkExecutionPlan
+    plan: SparkExecutionPlan
     monkeypatch: pytest.MonkeyPatch
     run: str = "run"
     headers: dict[int, Any] = field(default_factory=dict)
     entries: dict[int, dict[Any, Any]] = field(default_factory=dict)
-    memories: list[dict[Any, Any]] = field(default_factory=lambda: [{} for _ in range(WORKERS)])
+    caches: list[dict[Any, Any]] = field(default_factory=lambda: [{} for _ in range(WORKERS)])
 
     def pack(self, batch: int, tables: dict[str, pa.Table], tasks: int = 2) -> list[Packet]:
         """Pack a batch, each stream by several tasks."""
         self.monkeypatch.setattr(task_batch, "task_batch_id", lambda: batch)
         packets = []
-        for packer in self.arrangement.packers:
+        for packer in self.plan.packers:
             table = tables[packer.name].select(packer.names_read())
             for task in range(tasks):
                 part = table.slice(
@@ -112,7 +112,7 @@ class SparkHost:
     def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> BatchOutcome:
         """Run a batch, bucket by bucket."""
         tables, metrics = [], Counter[str]()
-        for label, worker in zip(self.arrangement.bucket.labels, workers, strict=True):
+        for label, worker in zip(self.plan.bucket.labels, workers, strict=True):
             of_bucket = [packet for packet in packets if packet.bucket == label]
             found, counted = self._run_bucket(label, worker, of_bucket, attempt)
             tables += found
@@ -123,27 +123,25 @@ class SparkHost:
                     if name.partition("_")[0] in ("arrived", "late", "shed")
                 }
             )
-        rows = pa.Table.from_batches(tables, self.arrangement.bucket.config.result)
-        streams = enumerate(self.arrangement.bucket.streams)
+        rows = pa.Table.from_batches(tables, self.plan.bucket.config.result)
+        streams = enumerate(self.plan.bucket.streams)
         counts = {name: tuple(metrics[f"{what}_{at}"] for what in ("arrived", "late", "shed")) for at, name in streams}
         return BatchOutcome(Counter(as_multiset(table_rows(rows))), counts)  # type: ignore[arg-type] # three each
 
     def _run_bucket(
         self, label: int, worker: int, packets: list[Packet], attempt: Attempt
     ) -> tuple[list[pa.RecordBatch], dict[str, int]]:
-        self.monkeypatch.setattr(state_store, "_decoded_states", self.memories[worker])
+        self.monkeypatch.setattr(state_store, "_decoded_states", self.caches[worker])
         header, entries = FakeValueState(self.headers.get(label)), FakeMapState(dict(self.entries.get(label, {})))
-        bucket = self.arrangement.bucket
-        states = StateStore(
-            header, entries, bucket, self.arrangement.signature, StatefulStep(self.run, "buckets"), True
-        )
+        bucket = self.plan.bucket
+        states = StateStore(header, entries, bucket, self.plan.signature, StatefulStep(self.run, "buckets"), True)
         before = states.load(label)
         steps, found = bucket.advance(label, before.state, packets, last=False), []
         while True:
             try:
                 found.append(next(steps))
-            except StopIteration as over:
-                state, metrics = over.value
+            except StopIteration as end:
+                state, metrics = end.value
                 break
         if attempt is not Attempt.FAILS_BEFORE_IT_WRITES:
             states.save(label, before, state)
@@ -153,7 +151,7 @@ class SparkHost:
 
 
 def generate_streams(seed: int) -> dict[str, list[pa.Table]]:
-    """Two streams in batches: some rows are late, keys repeat, ids do not fit into 32 bits."""
+    """Generate two streams in batches: some rows are late, keys repeat, ids do not fit into 32 bits."""
     rng = Random(seed)
     return {name: [_batch(rng, name, number) for number in range(BATCHES)] for name in "ab"}
 
@@ -182,9 +180,7 @@ def build_host(
 
 
 def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Every batch gives the embedded engine's rows and ledger, on whichever workers, with attempts that fail in
-    between.
-    """
+    """Check that every batch gives the embedded engine's rows and ledger, on any workers and with failed attempts."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     streams, rng = generate_streams(seed), Random(seed)
     host = build_host(query, streams, monkeypatch)
@@ -195,36 +191,36 @@ def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch
         packets = host.pack(batch, tables)
         for attempt in rng.sample([*Attempt], rng.randint(0, 2)):
             if attempt is not Attempt.SUCCEEDS:
-                host.advance(packets, _workers(rng), attempt)
-        outcome = host.advance(packets, _workers(rng))
-        wanted = pa.Table.from_batches(embedded.advance(tables), embedded.result)
-        assert outcome.rows == Counter(as_multiset(table_rows(wanted)))
+                host.advance(packets, _choose_workers(rng), attempt)
+        outcome = host.advance(packets, _choose_workers(rng))
+        expected = pa.Table.from_batches(embedded.advance(tables), embedded.result)
+        assert outcome.rows == Counter(as_multiset(table_rows(expected)))
         assert outcome.ledger == {
             name: (each.arrived, each.late, each.shed) for name, each in embedded.batch_ledger.items()
         }
         check_store(host)
 
 
-def _workers(rng: Random) -> list[int]:
+def _choose_workers(rng: Random) -> list[int]:
     return [rng.randrange(WORKERS) for _ in range(BUCKETS)]
 
 
 def check_store(host: SparkHost) -> None:
-    """A store holds the parts that its header lists, and nothing else."""
+    """Check that a state store holds exactly the parts that its header lists."""
     for label, content in host.headers.items():
         listed = {entry[0] for entry in json.loads(content[0])["entries"]}
         assert {place for (place,) in host.entries[label]} == listed
 
 
 def check_labels() -> None:
-    """Buckets lie on distinct partitions as long as there are enough."""
+    """Check that buckets lie on distinct partitions if there are enough partitions."""
     for partitions in (2, 4, 7):
         found = bucket_grid.assign_labels(partitions, partitions)
         assert len({bucket_grid.spark_partition(label, partitions) for label in found}) == partitions
 
 
 def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """A batch that is packed again keeps the same rows, whatever plans were written meanwhile."""
+    """Check that a batch that is packed again keeps the same rows, even if new plans were written meanwhile."""
     streams, log = generate_streams(seed), PlanLog(folder / "plans")
     host = build_host(COMMON, streams, monkeypatch, log)
     log.write(1, wm.plan(drop={"a": 0.5}))
@@ -245,7 +241,7 @@ def _contents(packets: list[Packet]) -> list[tuple[int, int, int, int]]:
 
 
 def check_other_queries(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """A checkpoint of another query is refused."""
+    """Check that the checkpoint of another query is refused."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     streams = generate_streams(0)
     host = build_host(COMMON, streams, monkeypatch)

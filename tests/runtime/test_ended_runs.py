@@ -29,12 +29,12 @@ def _local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_store, "_decoded_states", {})
 
 
-def used(local: Path, run: str, at_s: float) -> None:
+def mark_used(local: Path, run: str, at_s: float) -> None:
     WorkerCache.open(run).put("entry", b"state")
     os.utime(local / f"watersmeet-{run}", (at_s, at_s))
 
 
-def remember(run: str, step: str = "buckets", label: int = 0) -> None:
+def cache_decoded(run: str, step: str = "buckets", label: int = 0) -> None:
     state_store._decoded_states[StatefulStep(run, step), label] = CachedState(
         "", 0, 0, BucketState(None, Watermark.start({})), (), {}
     )
@@ -43,33 +43,33 @@ def remember(run: str, step: str = "buckets", label: int = 0) -> None:
 def test_a_task_removes_runs_that_were_not_active_when_its_query_was_built(tmp_path: Path) -> None:
     built_s = NOW_S - 100
     for run in ("active", "ended", "own"):
-        used(tmp_path, run, built_s - CLOCK_SKEW_S - 1)
-    used(tmp_path, "started later", built_s + 1)
+        mark_used(tmp_path, run, built_s - CLOCK_SKEW_S - 1)
+    mark_used(tmp_path, "started later", built_s + 1)
     remove_ended_caches(tmp_path, LiveRuns(frozenset({"active"}), built_s), "own", NOW_S)
     assert sorted(cached_runs(tmp_path)) == ["active", "own", "started later"]
 
 
-def test_a_run_that_no_task_uses_loses_its_cache_in_the_end(tmp_path: Path) -> None:
-    used(tmp_path, "silent", NOW_S - UNUSED_S - 1)
-    used(tmp_path, "slow", NOW_S - UNUSED_S + 1)
+def test_the_cache_of_an_unused_run_is_removed_after_a_time(tmp_path: Path) -> None:
+    mark_used(tmp_path, "silent", NOW_S - UNUSED_S - 1)
+    mark_used(tmp_path, "slow", NOW_S - UNUSED_S + 1)
     remove_ended_caches(tmp_path, LiveRuns(frozenset({"silent", "slow"}), NOW_S), "own", NOW_S)
     assert cached_runs(tmp_path) == ["slow"]
 
 
-def test_a_worker_forgets_runs_whose_directory_is_gone() -> None:
+def test_a_worker_drops_the_state_of_runs_without_a_directory() -> None:
     WorkerCache.open("active")
     for run in ("active", "ended"):
-        remember(run)
-        remember(run, "groups", 7)
+        cache_decoded(run)
+        cache_decoded(run, "groups", 7)
     forget_ended_runs(current="active")
     assert {step.run for step, _ in state_store._decoded_states} == {"active"}
     assert len(state_store._decoded_states) == 2
 
 
-def test_without_a_local_directory_a_worker_remembers_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_local_directory_a_worker_caches_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     for run in ("own", "other"):
-        remember(run)
+        cache_decoded(run)
     forget_ended_runs(current="own")
     assert {step.run for step, _ in state_store._decoded_states} == {"own"}
 

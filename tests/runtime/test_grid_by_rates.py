@@ -1,6 +1,4 @@
-"""The grid of buckets on Spark follows the rates of the streams, `explain` predicts it, a checkpoint keeps it. No Java
-is needed.
-"""
+"""The grid of buckets follows the rates of the streams, `explain` predicts it, a checkpoint keeps it. Needs no Java."""
 
 from __future__ import annotations
 
@@ -35,51 +33,51 @@ def rows(count: int, seconds: float = 100.0) -> pa.Table:
     )
 
 
-def tables(big: int, small: int) -> dict[str, wm.Stream]:
+def build_streams(big: int, small: int) -> dict[str, wm.Stream]:
     return {"big": wm.stream(rows(big), time="ts"), "small": wm.stream(rows(small), time="ts")}
 
 
-def directories(folder: Path, big: int, small: int) -> dict[str, wm.Stream]:
+def write_directories(folder: Path, big: int, small: int) -> dict[str, wm.Stream]:
     for name, count in (("big", big), ("small", small)):
         (folder / name).mkdir(parents=True, exist_ok=True)
         pq.write_table(rows(count), folder / name / "0.parquet")
     return {name: wm.stream(folder / name, time="ts", follow=True) for name in ("big", "small")}
 
 
-def spread(text: str, sources: Any, buckets: int = 8, **how: Any) -> SparkExecutionPlan:
+def build_plan(text: str, sources: Any, buckets: int = 8, **how: Any) -> SparkExecutionPlan:
     return build_execution_plan(bind_query(text, sources), sources, None, buckets, buckets, **how)
 
 
-def copies(arrangement: SparkExecutionPlan) -> list[int]:
-    return [len(arrangement.bucket.grid.copies(number)) for number in range(2)]
+def count_copies(plan: SparkExecutionPlan) -> list[int]:
+    return [len(plan.bucket.grid.copies(number)) for number in range(2)]
 
 
 @pytest.mark.parametrize("text", [THETA, TOTALS])
 def test_the_large_input_is_split_and_the_small_one_copied(text: str) -> None:
-    assert copies(spread(text, tables(20_000, 20))) == [1, 8]
-    assert copies(spread(text, tables(20, 20_000))) == [8, 1]
+    assert count_copies(build_plan(text, build_streams(20_000, 20))) == [1, 8]
+    assert count_copies(build_plan(text, build_streams(20, 20_000))) == [8, 1]
 
 
 @pytest.mark.parametrize("text", [THETA, TOTALS])
 def test_explain_predicts_the_rows_that_are_shuffled(text: str) -> None:
-    sources = tables(200_000, 200)
-    about = wm.explain(text, sources, engine="spark", buckets=8)
-    assert "shuffles 201,600 rows to 8 buckets: big once, small 8 times" in str(about)
-    shuffle = about.to_dict()["shuffle"]
+    sources = build_streams(200_000, 200)
+    explanation = wm.explain(text, sources, engine="spark", buckets=8)
+    assert "shuffles 201,600 rows to 8 buckets: big once, small 8 times" in str(explanation)
+    shuffle = explanation.to_dict()["shuffle"]
     assert shuffle["rows"] == 201_600
     assert shuffle["copies"] == {"big": 1, "small": 8}
-    assert copies(spread(text, sources)) == [1, 8]
+    assert count_copies(build_plan(text, sources)) == [1, 8]
 
 
-def test_rows_that_fail_their_own_predicate_do_not_count() -> None:
-    sources = tables(20_000, 20_000)
-    assert copies(spread(f"{THETA} AND big.k = 0 AND big.x < 10", sources)) == [8, 1]
+def test_rows_that_fail_their_own_predicate_are_not_counted() -> None:
+    sources = build_streams(20_000, 20_000)
+    assert count_copies(build_plan(f"{THETA} AND big.k = 0 AND big.x < 10", sources)) == [8, 1]
 
 
-def test_declared_rates_count_before_measured_ones() -> None:
+def test_declared_rates_take_precedence_over_measured_ones() -> None:
     stats = {"big": wm.stats(rate=1), "small": wm.stats(rate=1000)}
-    assert copies(spread(THETA, tables(20_000, 20), stats=stats)) == [8, 1]
-    assert wm.explain(THETA, tables(20_000, 20), stats=stats, engine="spark", buckets=8).to_dict()["shuffle"][
+    assert count_copies(build_plan(THETA, build_streams(20_000, 20), stats=stats)) == [8, 1]
+    assert wm.explain(THETA, build_streams(20_000, 20), stats=stats, engine="spark", buckets=8).to_dict()["shuffle"][
         "copies"
     ] == {
         "big": 8,
@@ -87,14 +85,14 @@ def test_declared_rates_count_before_measured_ones() -> None:
     }
 
 
-def test_a_stream_of_unknown_rate_counts_as_the_fastest_known_one(tmp_path: Path) -> None:
-    sources = directories(tmp_path, 2_000, 20)  # endless, so that their rows do not count without a checkpoint
-    assert sorted(copies(spread(THETA, sources, stats={"big": wm.stats(rate=5)}))) == [2, 4]
-    assert sorted(copies(spread(THETA, sources))) == [2, 4]
+def test_a_stream_of_unknown_rate_is_assumed_as_fast_as_the_fastest_known_one(tmp_path: Path) -> None:
+    sources = write_directories(tmp_path, 2_000, 20)  # unbounded, so their rows are not measured without a checkpoint
+    assert sorted(count_copies(build_plan(THETA, sources, stats={"big": wm.stats(rate=5)}))) == [2, 4]
+    assert sorted(count_copies(build_plan(THETA, sources))) == [2, 4]
 
 
-def test_copies_have_a_price() -> None:
-    sources = tables(20_000, 5_000)
+def test_copies_have_a_cost() -> None:
+    sources = build_streams(20_000, 5_000)
     costs = {
         buckets: {
             part.name: part
@@ -112,32 +110,34 @@ def test_copies_have_a_price() -> None:
 @pytest.mark.parametrize("text", [THETA, TOTALS])
 def test_a_restart_with_other_rates_keeps_its_grid(text: str, tmp_path: Path) -> None:
     store = GridStore(tmp_path / "checkpoint")
-    first = spread(text, directories(tmp_path, 2_000, 20), checkpoint=store)
-    assert copies(first) == [1, 8]
-    _begin(store)
-    again = spread(text, directories(tmp_path, 20, 2_000), checkpoint=store)
+    first = build_plan(text, write_directories(tmp_path, 2_000, 20), checkpoint=store)
+    assert count_copies(first) == [1, 8]
+    _mark_started(store)
+    again = build_plan(text, write_directories(tmp_path, 20, 2_000), checkpoint=store)
     assert again.bucket.grid == first.bucket.grid
     assert again.signature == first.signature
 
 
-def test_a_checkpoint_that_has_not_begun_takes_the_new_grid(tmp_path: Path) -> None:
+def test_a_checkpoint_that_has_not_started_takes_the_new_grid(tmp_path: Path) -> None:
     store = GridStore(tmp_path / "checkpoint")
-    spread(THETA, directories(tmp_path, 2_000, 20), checkpoint=store)
-    assert copies(spread(THETA, directories(tmp_path, 20, 2_000), checkpoint=store)) == [8, 1]
+    build_plan(THETA, write_directories(tmp_path, 2_000, 20), checkpoint=store)
+    assert count_copies(build_plan(THETA, write_directories(tmp_path, 20, 2_000), checkpoint=store)) == [8, 1]
 
 
-def test_a_checkpoint_without_a_stored_grid_goes_on_with_equal_rates(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_stored_grid_continues_with_equal_rates(tmp_path: Path) -> None:
     store = GridStore(tmp_path / "checkpoint")
-    _begin(store)
-    sources = directories(tmp_path, 2_000, 20)
-    assert spread(THETA, sources, checkpoint=store).signature == spread(THETA, sources).signature
+    _mark_started(store)
+    sources = write_directories(tmp_path, 2_000, 20)
+    assert build_plan(THETA, sources, checkpoint=store).signature == build_plan(THETA, sources).signature
 
 
-def test_without_a_checkpoint_to_store_it_a_streaming_grid_does_not_follow_measured_rates(tmp_path: Path) -> None:
-    grids = [spread(THETA, directories(tmp_path, *counts)).bucket.grid for counts in ((2_000, 20), (20, 2_000))]
+def test_a_streaming_grid_without_a_checkpoint_ignores_measured_rates(tmp_path: Path) -> None:
+    grids = [
+        build_plan(THETA, write_directories(tmp_path, *counts)).bucket.grid for counts in ((2_000, 20), (20, 2_000))
+    ]
     assert grids[0] == grids[1]
     declared = {"big": wm.stats(rate=1000), "small": wm.stats(rate=1)}
-    assert copies(spread(THETA, directories(tmp_path, 20, 2_000), stats=declared)) == [1, 8]
+    assert count_copies(build_plan(THETA, write_directories(tmp_path, 20, 2_000), stats=declared)) == [1, 8]
 
 
 @pytest.mark.parametrize(
@@ -145,32 +145,32 @@ def test_without_a_checkpoint_to_store_it_a_streaming_grid_does_not_follow_measu
 )
 def test_a_damaged_grid_is_refused_by_name(damage: Any, tmp_path: Path) -> None:
     store = GridStore(tmp_path / "checkpoint")
-    sources = directories(tmp_path, 2_000, 20)
-    spread(THETA, sources, checkpoint=store)
-    _begin(store)
+    sources = write_directories(tmp_path, 2_000, 20)
+    build_plan(THETA, sources, checkpoint=store)
+    _mark_started(store)
     file = tmp_path / "checkpoint" / "watersmeet" / "grid.json"
     file.write_text(damage(file.read_text()))
     with pytest.raises(wm.InputError, match=r'grid\.json" is damaged'):
-        spread(THETA, sources, checkpoint=store)
+        build_plan(THETA, sources, checkpoint=store)
 
 
-def test_another_number_of_buckets_is_left_to_the_headers_to_refuse(tmp_path: Path) -> None:
+def test_another_number_of_buckets_changes_the_signature(tmp_path: Path) -> None:
     store = GridStore(tmp_path / "checkpoint")
-    sources = directories(tmp_path, 2_000, 20)
-    first = spread(THETA, sources, checkpoint=store)
-    _begin(store)
-    assert spread(THETA, sources, buckets=4, checkpoint=store).signature["the number of buckets"] == "4"
-    assert spread(THETA, sources, checkpoint=store).signature == first.signature
+    sources = write_directories(tmp_path, 2_000, 20)
+    first = build_plan(THETA, sources, checkpoint=store)
+    _mark_started(store)
+    assert build_plan(THETA, sources, buckets=4, checkpoint=store).signature["the number of buckets"] == "4"
+    assert build_plan(THETA, sources, checkpoint=store).signature == first.signature
 
 
-def test_a_checkpoint_elsewhere_is_refused_and_one_of_this_machine_is_not() -> None:
+def test_a_checkpoint_on_another_file_system_is_refused_and_a_local_one_is_not() -> None:
     with pytest.raises(wm.InputError, match="only a checkpoint in a file system of this machine"):
         GridStore.at("hdfs://namenode/checkpoint")
     assert GridStore.at("file:///tmp/checkpoint").checkpoint == Path("/tmp/checkpoint")
     assert GridStore.at("relative/checkpoint").checkpoint == Path("relative/checkpoint")
 
 
-def _begin(store: GridStore) -> None:
-    """As after the first batch: Spark has written its offsets."""
+def _mark_started(store: GridStore) -> None:
+    """Write the offsets that Spark has written after the first batch."""
     (store.checkpoint / "offsets").mkdir(parents=True)
     (store.checkpoint / "offsets" / "0").write_text("v1")

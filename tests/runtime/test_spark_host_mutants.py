@@ -1,4 +1,4 @@
-"""Every mutant of the Spark host is caught by comparing it with the embedded engine, and the host as it is passes."""
+"""A comparison with the embedded engine catches every mutant of the Spark host, and the unchanged host passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_host(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     check_replay(0, monkeypatch, folder)
 
 
-def test_the_host_as_it_is_gives_the_rows_of_the_embedded_engine(
+def test_the_unchanged_host_gives_the_rows_of_the_embedded_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     check_host(monkeypatch, tmp_path)
@@ -36,7 +36,6 @@ def test_the_host_as_it_is_gives_the_rows_of_the_embedded_engine(
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for patch in mutant.patches:
         monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
-    with pytest.raises(
-        (AssertionError, wm.WatersmeetError, pytest.fail.Exception)
-    ):  # any other error is a crash, not an answer
+    # Any other error is a crash of the mutant, not a detected difference.
+    with pytest.raises((AssertionError, wm.WatersmeetError, pytest.fail.Exception)):
         check_host(monkeypatch, tmp_path)

@@ -1,4 +1,4 @@
-"""Input files of a batch of a Spark checkpoint, read from the logs of its sources."""
+"""The source logs of a Spark checkpoint name the input files of a batch, and an output has one owner."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 
 
-def logged(file: Path, entry: int) -> str:
+def format_log_entry(file: Path, entry: int) -> str:
     return json.dumps({"path": file.as_uri(), "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": entry})
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Three committed batches, each of which read one file; the entries of the first two are compacted."""
+    """Create three committed batches of one file each; the log entries of the first two are compacted."""
     path = tmp_path / "ckpt"
     for folder in ("offsets", "commits", "sources/0"):
         (path / folder).mkdir(parents=True)
@@ -37,10 +37,10 @@ def checkpoint(tmp_path: Path) -> Path:
         files[-1].write_text("k,ts\n")
         (path / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{number}}}\n')
         (path / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    compacted = [logged(files[0], 0), logged(files[1], 1)]
-    (path / "sources" / "0" / "0").write_text("v1\n" + logged(files[0], 0))
+    compacted = [format_log_entry(files[0], 0), format_log_entry(files[1], 1)]
+    (path / "sources" / "0" / "0").write_text("v1\n" + format_log_entry(files[0], 0))
     (path / "sources" / "0" / "1.compact").write_text("\n".join(["v1", *compacted]))
-    (path / "sources" / "0" / "2").write_text("v1\n" + logged(files[2], 2))
+    (path / "sources" / "0" / "2").write_text("v1\n" + format_log_entry(files[2], 2))
     return path
 
 
@@ -52,21 +52,21 @@ def test_a_batch_runs_again_only_with_its_own_input(checkpoint: Path, batch: int
     (checkpoint / "commits" / str(batch)).write_text("")
     inputs = checkpoint.parent / "in put"
     (inputs / f"{other}.csv").unlink()
-    (torn,) = find_problems(checkpoint)
-    assert torn.is_fixable
+    (damaged,) = find_problems(checkpoint)
+    assert damaged.is_fixable
     (inputs / f"{batch}.csv").unlink()
-    (torn,) = find_problems(checkpoint)
-    assert not torn.is_fixable
-    assert f'{batch}.csv" is missing' in torn.consequence
+    (damaged,) = find_problems(checkpoint)
+    assert not damaged.is_fixable
+    assert f'{batch}.csv" is missing' in damaged.consequence
 
 
 def test_an_input_that_changed_is_named(checkpoint: Path) -> None:
     (checkpoint / "commits" / "2").write_text("")
     file = checkpoint.parent / "in put" / "2.csv"
     os.utime(file, (1, 1))
-    (torn,) = find_problems(checkpoint)
-    assert not torn.is_fixable
-    assert "has changed since" in torn.consequence
+    (damaged,) = find_problems(checkpoint)
+    assert not damaged.is_fixable
+    assert "has changed since" in damaged.consequence
 
 
 def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
@@ -77,10 +77,6 @@ def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
     assert (found.path.name, found.problem, found.is_fixable) == ("2.csv", "is missing", False)
 
 
-# --- owners of outputs
-# ------------------------------------------------------------------------------------------------------------------
-
-
 def test_a_spark_checkpoint_has_one_identity_from_its_first_run_on(tmp_path: Path) -> None:
     first = read_spark_owner(tmp_path / "ckpt")
     assert read_spark_owner(tmp_path / "ckpt") == first
@@ -88,7 +84,7 @@ def test_a_spark_checkpoint_has_one_identity_from_its_first_run_on(tmp_path: Pat
     assert read_spark_owner(tmp_path / "other") != first
 
 
-def test_damaged_metadata_is_named_and_not_written_anew(checkpoint: Path) -> None:
+def test_damaged_metadata_is_named_and_not_overwritten(checkpoint: Path) -> None:
     for content in ("", "{", "[]", "{}"):
         (checkpoint / "metadata").write_text(content)
         with pytest.raises(WatersmeetError, match='metadata" is damaged'):
@@ -104,9 +100,8 @@ def test_an_output_of_a_spark_job_is_not_written_by_another_job(tmp_path: Path, 
     first, embedded = read_spark_owner(checkpoint), OutputOwner("abc", str(tmp_path / "embedded"))
     with pytest.raises(WatersmeetError, match="already holds"):
         check_output_owner(out, embedded, is_new=True)
-    check_output_owner(
-        out, first, is_new=is_new_spark_checkpoint(checkpoint)
-    )  # its rows are from before there were markers
+    # The output is older than the owner markers.
+    check_output_owner(out, first, is_new=is_new_spark_checkpoint(checkpoint))
     claim_output(out, first)
     claim_output(out, first)
     with pytest.raises(WatersmeetError, match=f'belongs to checkpoint "{checkpoint}"'):

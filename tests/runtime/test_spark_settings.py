@@ -1,4 +1,4 @@
-"""Settings of sessions: what a cluster gets, and what only a local session gets."""
+"""Settings of Spark sessions: those of every session, and those of local sessions only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _no_java_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("master", ["local[2,4]", "spark://host:7077", "yarn"])
-def test_arrow_checks_its_memory_unless_the_caller_says_otherwise(master: str) -> None:
+def test_arrow_checks_its_memory_unless_the_caller_turns_it_off(master: str) -> None:
     options = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
     assert not any("arrow" in value for value in choose_settings({"spark.master": master}).values())
     unsafe = choose_settings({"spark.master": master, options[0]: "-Xss4m"}, unsafe_arrow=True)
@@ -31,12 +31,12 @@ def test_a_cluster_keeps_checksums_and_lets_executors_reach_the_driver(master: s
     assert not any("checksum" in name or name.startswith(("spark.driver.host", "spark.driver.bind")) for name in chosen)
 
 
-def test_a_local_session_listens_on_this_machine_alone() -> None:
+def test_a_local_session_listens_on_this_machine_only() -> None:
     chosen = choose_settings({})
     assert chosen["spark.driver.bindAddress"] == chosen["spark.driver.host"] == "127.0.0.1"
     assert {*LOCAL_SETTINGS} <= {*chosen}
 
 
 @pytest.mark.parametrize("settings", [{"spark_sql_shuffle_partitions": 7}, {"spark.sql.shuffle.partitions": "7"}])
-def test_what_the_caller_sets_comes_last(settings: dict[str, Any]) -> None:
+def test_settings_of_the_caller_override_ours(settings: dict[str, Any]) -> None:
     assert choose_settings(settings)["spark.sql.shuffle.partitions"] == "7"

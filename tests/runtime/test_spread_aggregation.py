@@ -1,8 +1,6 @@
-"""An aggregation spread over buckets emits the oracle's groups: whole in their buckets, or added up from parts by a
-second step.
+"""An aggregation over several buckets emits the oracle's groups, whole or added up by a second step.
 
-Everything that Spark would run is run here by hand, without Spark: packing, buckets, mergers. A failure prints its
-seed.
+These tests run packing, buckets and mergers directly, without Spark. A failure prints its seed.
 """
 
 from __future__ import annotations
@@ -46,12 +44,12 @@ SEEDS = scale_volume(20)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_buckets_and_mergers_emit_the_oracles_groups_every_so_often(chunk: int) -> None:
+def test_buckets_and_mergers_emit_the_oracles_groups_at_every_interval(chunk: int) -> None:
     for seed in _seeds(chunk):
         rng, case = Random(seed), generate_aggregation(seed)
         arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
-        wanted = expected_groups(case.with_tables(case.tables | admit(arrivals).tables))
-        assert_same(case, spread(rng, case, arrivals), wanted)
+        expected = expected_groups(case.with_tables(case.tables | admit(arrivals).tables))
+        assert_same(case, run_in_buckets(rng, case, arrivals), expected)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -59,25 +57,25 @@ def test_buckets_and_mergers_emit_the_oracles_groups_at_every_batch(chunk: int) 
     for seed in _seeds(chunk):
         rng, case = Random(seed), generate_aggregation(seed, every=False)
         arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
-        assert_same(case, spread(rng, case, arrivals), expected_groups_by_batch(case, arrivals))
+        assert_same(case, run_in_buckets(rng, case, arrivals), expected_groups_by_batch(case, arrivals))
 
 
-def test_both_ways_of_spreading_are_among_the_generated_queries() -> None:
+def test_the_generated_queries_have_whole_and_partial_groups() -> None:
     found: Counter[str] = Counter()
     for seed in _seeds(0):
         case = generate_aggregation(seed)
         for buckets in (2, 6):
-            arrangement = _arranged(case, arrive_in_any_batches(Random(seed), case), buckets, Random(seed))
-            spread_over = len(arrangement.bucket.labels)
-            found["one bucket" if spread_over == 1 else "whole groups" if arrangement.merger is None else "parts"] += 1
+            plan = _build_plan(case, arrive_in_any_batches(Random(seed), case), buckets, Random(seed))
+            bucket_count = len(plan.bucket.labels)
+            found["one bucket" if bucket_count == 1 else "whole groups" if plan.merger is None else "parts"] += 1
     assert min(found["one bucket"], found["whole groups"], found["parts"]) > 3, found
 
 
-def spread(rng: Random, case: AggregationCase, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
-    """What a finite input emits on Spark, in any number of buckets; None where a sum overflows."""
-    arrangement = _arranged(case, arrivals, rng.choice((2, 3, 4, 6)), rng)
+def run_in_buckets(rng: Random, case: AggregationCase, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
+    """Return the rows that a finite input emits in a random number of buckets; None where a sum overflows."""
+    plan = _build_plan(case, arrivals, rng.choice((2, 3, 4, 6)), rng)
     try:
-        table = _rows(arrangement, arrivals)
+        table = _run_plan(plan, arrivals)
     except QueryError as error:
         if "overflow in the sum" not in str(error):
             raise
@@ -85,12 +83,14 @@ def spread(rng: Random, case: AggregationCase, arrivals: Mapping[str, Arrival]) 
     return as_multiset(table_rows(table))
 
 
-def assert_same(case: AggregationCase, actual: EmittedRows | None, wanted: EmittedRows | None) -> None:
-    if actual != wanted:
-        raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nwanted  {wanted}")
+def assert_same(case: AggregationCase, actual: EmittedRows | None, expected: EmittedRows | None) -> None:
+    if actual != expected:
+        raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nwanted  {expected}")
 
 
-def _arranged(case: AggregationCase, arrivals: Mapping[str, Arrival], buckets: int, rng: Random) -> SparkExecutionPlan:
+def _build_plan(
+    case: AggregationCase, arrivals: Mapping[str, Arrival], buckets: int, rng: Random
+) -> SparkExecutionPlan:
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
@@ -103,26 +103,26 @@ def _arranged(case: AggregationCase, arrivals: Mapping[str, Arrival], buckets: i
     )
 
 
-def _rows(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> pa.Table:
-    merger, shown = arrangement.merger, BatchedRows((), to_spark_schema(arrangement.bucket.config.result))
-    emission = shown if merger is None else PartialGroups((), merger.labels, len(merger.config.group_outputs.keys))
-    emitted: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
+def _run_plan(plan: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> pa.Table:
+    merger, rows = plan.merger, BatchedRows((), to_spark_schema(plan.bucket.config.result))
+    emission = rows if merger is None else PartialGroups((), merger.labels, len(merger.config.group_outputs.keys))
+    emitted: list[pa.RecordBatch] = list(run_finite(plan.bucket, emission, _pack(plan, arrivals)))
     if merger is not None:
         emitted = list(merge_finite(merger, (batch.filter(batch.column(BLOB).is_valid()) for batch in emitted)))
-    return pa.Table.from_batches([_spread(batch, shown.fields) for batch in emitted], shown.fields)
+    return pa.Table.from_batches([_explode(batch, rows.fields) for batch in emitted], rows.fields)
 
 
-def _spread(batch: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
-    """Lists as rows, which on Spark the JVM makes of them."""
+def _explode(batch: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
+    """Explode lists into rows, as the JVM does on Spark."""
     return pa.RecordBatch.from_arrays([column.flatten() for column in batch.columns[: len(fields)]], schema=fields)
 
 
-def _packed(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:
-    """Every round of every stream, a clock for each of them, even where one of the streams is over."""
+def _pack(plan: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:
+    """Pack every round of every stream. A stream that has ended still sends its clock."""
     rounds = list(zip_longest(*(arrival.batches for arrival in arrivals.values())))
     for number, tables in enumerate(rounds):
         of_stream = dict(zip(arrivals, tables, strict=True))
-        for packer in arrangement.packers:
+        for packer in plan.packers:
             table = of_stream[packer.name]
             yield from packer.pack([] if table is None else [table.select(packer.names_read())], number)
 

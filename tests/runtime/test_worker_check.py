@@ -1,4 +1,4 @@
-"""Workers whose Python cannot run a query are described in one sentence."""
+"""Workers whose Python cannot run a query are refused with one sentence."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def test_a_worker_with_another_version_is_refused() -> None:
         refuse_worker(WorkerPython("/usr/bin/python3", "0.0.9", "", ()))
 
 
-def test_a_worker_with_this_version_is_taken() -> None:
+def test_a_worker_with_this_version_is_accepted() -> None:
     refuse_worker(WorkerPython("/usr/bin/python3", wm.__version__, "", ()))
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("message", "expected"),
     [
         (
-            "Error from python worker:\n  /usr/bin/python3: Error while finding module specification for 'watersmeet.runtime.spark.daemon' "
-            "(ModuleNotFoundError: No module named 'watersmeet')",
+            "Error from python worker:\n  /usr/bin/python3: Error while finding module specification for "
+            "'watersmeet.runtime.spark.daemon' (ModuleNotFoundError: No module named 'watersmeet')",
             r"/usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'",
         ),
         (
@@ -48,25 +48,26 @@ def test_a_worker_with_this_version_is_taken() -> None:
             r"python3, cannot import watersmeet: No module named 'pyarrow'",
         ),
         (
-            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11.\nPlease check",
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11.\n"
+            "Please check",
             r"python3, is not the driver's, .*different version: 3\.9 than",
         ),
         ('java.io.IOException: Cannot run program "pythn": error=2', r"python3, cannot be started"),
     ],
 )
-def test_what_spark_says_of_a_python_that_does_not_work_is_explained(said: str, wanted: str) -> None:
-    explained = explain_failure(said, "python3")
+def test_a_message_of_spark_about_the_workers_python_is_explained(message: str, expected: str) -> None:
+    explained = explain_failure(message, "python3")
     assert explained is not None
-    with pytest.raises(wm.InputError, match=wanted):
+    with pytest.raises(wm.InputError, match=expected):
         raise explained
 
 
-def test_other_failures_stay_what_they_are() -> None:
+def test_other_failures_are_not_explained() -> None:
     assert explain_failure("Job aborted due to stage failure: OutOfMemoryError", "python3") is None
 
 
-def test_what_runs_in_workers_needs_nothing_of_this_package(tmp_path: Path) -> None:
-    """A Python without the package runs it: site packages are off, and the pickle's own module is sent along."""
+def test_the_check_runs_in_workers_without_this_package(tmp_path: Path) -> None:
+    """A Python without the package runs the check: site packages are off, and only the pickle module is on the path."""
     (tmp_path / "function.pickle").write_bytes(cloudpickle.dumps(worker_check._describe_by_value()))  # type: ignore[no-untyped-call] # it has no types
     library = Path(cloudpickle.__file__).parents[2]
     script = (
