@@ -23,6 +23,10 @@ from watersmeet.sources.times import extract_event_times_us
 __all__ = ["Duration", "Relation", "Stream", "parse_duration_us", "relation", "split_tables_by_time", "stream"]
 
 
+#: Approximate rows of all streams together in one batch.
+BATCH_ROWS = 1 << 19
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Rows with an event time, in batches.
@@ -136,18 +140,14 @@ def relation(source: Any) -> Relation:
     return Relation(make_feed(source))
 
 
-#: Approximate rows of all streams together in one batch.
-BATCH_ROWS = 1 << 19
-
-
 def split_tables_by_time(
     tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], batch_rows: int = BATCH_ROWS
 ) -> Iterator[dict[str, pa.Table]]:
     """Yield the tables, cut at common instants into batches of about `batch_rows` rows.
 
-    >>> at = pa.table({"ts": pa.array([3, 1, 2, 9], pa.int64())})
-    >>> from watersmeet.sources.declarations import stream
-    >>> [batch["a"].column("ts").to_pylist() for batch in pieces({"a": at}, {"a": stream(at, time="ts")}, batch_rows=2)]
+    >>> table = pa.table({"ts": pa.array([3, 1, 2, 9], pa.int64())})
+    >>> batches = split_tables_by_time({"a": table}, {"a": stream(table, time="ts")}, batch_rows=2)
+    >>> [batch["a"].column("ts").to_pylist() for batch in batches]
     [[1, 2], [3, 9]]
     """
     total = sum(table.num_rows for table in tables.values())
