@@ -77,7 +77,7 @@ def test_a_what_if_slider_changes_the_verdict_and_the_plan(served: Running, look
 def test_the_answer_reports_insufficient_memory(served: Running, looked_at: Look) -> None:
     page = looked_at(served.address).page
     _slide(page, "memory", 0)
-    expect(page.locator("#answer")).to_contain_text("are to be had")
+    expect(page.locator("#answer")).to_contain_text("available")
 
 
 def test_names_with_markup_are_shown_as_text(

@@ -36,20 +36,20 @@ def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
     ("breaks", "what"),
     [
         (lambda found: replace(found, plans=()), "left no plan"),
-        (lambda found: replace(found, workload=replace(found.workload)), "changed the question"),
+        (lambda found: replace(found, workload=replace(found.workload)), "changed the query or its workload"),
         (
             lambda found: found.with_plans([Plan("window-join", indexes=(("z", Index()),))]),
             "made plans that name no source",
         ),
         (lambda found: replace(found, costed=found.costed[1:]), "lost plans"),
-        (lambda found: replace(found, trace=()), "changed the question"),
+        (lambda found: replace(found, trace=()), "changed the query or its workload"),
     ],
 )
 def test_a_rule_that_breaks_something_is_named(about: Explanation, breaks: Rule, what: str) -> None:
     def careless_rule(found: PlanSearch) -> PlanSearch:
         return breaks(found)
 
-    with pytest.raises(InternalError, match=f'rule "careless_rule" of the optimizer {what}'):
+    with pytest.raises(InternalError, match=f'rule "careless_rule" of the planner {what}'):
         search_plans(about.bound, about.config, about.workload, about.profile, rules=(*RULES, careless_rule))
 
 

@@ -1,8 +1,7 @@
-"""Costs of an aggregation query by the operator that runs it: the incremental aggregation, or estimates over a shed
-join.
+"""Costs of an aggregation query: the incremental aggregation with early aggregation, or estimates over a shed join.
 
-`explain`, `collect`, `run`, the command line and Spark all judge an aggregation here, never by the cost of the join
-below it.
+`explain`, `collect`, `run`, the command line and Spark all use these costs for an aggregation, never the cost of the
+join below it. The plans of the exact aggregation are the placements of early aggregation that the query allows.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ from watersmeet.planner.workload import InputEstimate, Workload, length_to_secon
 from watersmeet.stats.estimate import derive
 from watersmeet.stats.stream_stats import StreamStats
 
-#: Seconds between evaluations where the query does not say: a batch.
+#: Seconds between evaluations if the query has no EVERY: one batch.
 BATCH_S = 1.0
-#: Placements are listed one by one for so many inputs; above, none or all.
+#: Most inputs for which all placements are listed; above, only none and all.
 MOST_INPUTS = 8
 
 
@@ -56,7 +55,7 @@ def rank_placements(
     stats: Mapping[str, StreamStats],
     weights: EarlyWeights,
 ) -> list[CostedPlan]:
-    """Every placement with its cost, cheapest first; of equals the one with fewer operators."""
+    """Return every placement with its cost, cheapest first; on a tie, the one with fewer operators."""
     plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in list_placements(bound)]
     found = [cost_placement(config, workload, stats, plan, weights) for plan in plans]
     return sorted(found, key=lambda each: (each.cost.cpu_per_s, len(each.plan.early)))
@@ -65,7 +64,7 @@ def rank_placements(
 def cost_placement(
     config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], plan: Plan, weights: EarlyWeights
 ) -> CostedPlan:
-    """A placement with what it costs per second of stream."""
+    """Estimate the cost of a placement per second of stream."""
     early = frozenset(config.join.aliases[alias] for alias in plan.early)
     inputs = [_build_early_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
     interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
@@ -86,7 +85,7 @@ def cost_placement(
 
 
 def list_placements(bound: BoundQuery) -> list[tuple[int, ...]]:
-    """Sets of inputs that can be aggregated early, none first: 2^m of them for m inputs that can."""
+    """List the sets of inputs that can be aggregated early, the empty set first: 2^m sets for m such inputs."""
     allowed = [i for i in range(len(bound.sources)) if early_refusal_reason(bound, i) is None]
     if len(allowed) > MOST_INPUTS:
         return [(), tuple(allowed)]
@@ -94,7 +93,7 @@ def list_placements(bound: BoundQuery) -> list[tuple[int, ...]]:
 
 
 def describe_placement(bound: BoundQuery, plan: Plan) -> list[str]:
-    """The placement under the paper's name, and the inputs that cannot be part of any."""
+    """Describe the placement by the paper's name, and the inputs that cannot be aggregated early."""
     aliases = [source.alias for source in bound.sources]
     name = plan_name({aliases.index(alias) for alias in plan.early}, len(aliases))
     where = f"early aggregation on {', '.join(plan.early)}" if plan.early else "no early aggregation"
@@ -127,7 +126,7 @@ def _build_early_input(
 
 
 def _probe_order(config: AggregateConfig, number: int, early: frozenset[int]) -> tuple[int, ...]:
-    """How an input's changes probe the others under a placement."""
+    """Return the order in which an input's changes probe the others under a placement."""
     if not config.inputs[number].is_stream:
         return ()
     if config.plan.order(config.inputs[number].alias) is not None:
@@ -136,7 +135,7 @@ def _probe_order(config: AggregateConfig, number: int, early: frozenset[int]) ->
 
 
 def _carried_columns(config: AggregateConfig, number: int) -> list[str]:
-    """Columns whose values an early group of this input has to tell apart, besides the join keys."""
+    """Return the columns that an early group of this input has to distinguish, other than the join keys."""
     source = config.inputs[number]
     exprs = [*config.carried[number].attributes, *(expr for _, expr in source.ranges)]
     exprs += [extreme.arg for extreme in config.extremes if extreme.owner == number]
@@ -148,14 +147,15 @@ def _carried_columns(config: AggregateConfig, number: int) -> list[str]:
 _US = 1e6
 _NUMBER_BYTES = 8
 
-#: Dropped where estimates fit a budget with all rows, and the exact aggregation does not.
+#: Share to drop if estimates over all rows fit the budget, but the exact aggregation does not.
 LEAST_DROP = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class AggregationCosts:
-    """Costs of the plans of one aggregation query. `context` has the join's inputs, the machine, the budget and the
-    engine.
+    """Costs of the plans of one aggregation query.
+
+    `context` has the join's inputs, the machine, the budget and the engine.
     """
 
     bound: BoundQuery
@@ -165,20 +165,20 @@ class AggregationCosts:
     weights: EstimateWeights = EstimateWeights()  # noqa: RUF009  # frozen
 
     def candidates(self) -> list[CostedPlan]:
-        """All placements of early aggregation, cheapest first."""
+        """Return all placements of early aggregation, cheapest first."""
         now = self.context
         found = rank_placements(self.bound, self.config, now.workload, self.stats, now.profile.early)
         return [now.add_engine_cost(now.workload, each) for each in found]
 
     def cost(self, plan: Plan) -> CostedPlan:
-        """The cost of a pinned plan: of the estimates where it drops rows, else of the exact aggregation."""
+        """Cost a pinned plan: the estimates if it drops rows, else the exact aggregation."""
         boxes = build_drop_boxes(self.bound, plan)
         if not boxes:
             return self._exact().cost(plan, {})
         return self._shedding().cost_pinned(replace(plan, early=()), boxes)
 
     def remedies(self, chosen: CostedPlan, pinned: Plan | None, policy: SheddingPolicy) -> Remedies:
-        """What would make the aggregation feasible. Rows are shed only by drop rates whose estimates fit the budget."""
+        """Find remedies for an aggregation that does not fit. Shed only at rates whose estimates fit the budget."""
 
         def shed() -> Approximation:
             now = self._shedding()
@@ -194,7 +194,7 @@ class AggregationCosts:
         )
 
     def _shedding(self) -> CostingContext:
-        """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
+        """Return the context with the shedding aggregation as operator; refuse queries that have no estimates."""
         build_shed_config(self.bound, {})
         config = compile_join_config(build_join_below(self.bound, build_group_outputs(self.bound)), Plan())
         return replace(
@@ -212,7 +212,7 @@ class AggregationCosts:
         ]
 
     def _cost_estimates(self, config: JoinConfig, left: Workload, plan: Plan) -> CostedPlan:
-        """The join over the rows that are left, and the evaluations of what it finds."""
+        """Cost the join over the remaining rows, and the evaluations of its results."""
         joined = cost_plan(config, left, self.context.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
         held = estimate_held_combinations(config, left, found_per_s)
@@ -232,7 +232,10 @@ class AggregationCosts:
         return CostedPlan(joined.plan, cost)
 
     def _load(self, left: Workload, found_per_s: float, held: float, shown_per_s: float) -> EstimateLoad:
-        """Without EVERY a batch is evaluated once. With it, instants at which no combination comes or goes are skipped."""
+        """Return the load of the evaluations.
+
+        Without EVERY, a batch is evaluated once. With it, instants at which no combination starts or ends are skipped.
+        """
         every_us, batch_s = self.config.every_us, left.arrivals.batch_s
         if every_us is None:
             return EstimateLoad(1 / batch_s, held, 0.0, shown_per_s * BATCH_S)
@@ -240,7 +243,10 @@ class AggregationCosts:
         return EstimateLoad(evaluations_per_s, held, found_per_s * batch_s / 2, shown_per_s * every_us / _US)
 
     def _combination_bytes(self) -> int:
-        """A beginning and an end, an identity and a time per stream, and the values that are grouped and aggregated."""
+        """Count the bytes of a combination.
+
+        It has a start and an end, an identity and a time per stream, and the values that are grouped and aggregated.
+        """
         values = len(self.config.group_outputs.keys) + sum(
             each.arg is not None for each in self.config.group_outputs.aggregates
         )
@@ -248,9 +254,7 @@ class AggregationCosts:
 
 
 def _drop_minimum(now: CostingContext, found: Approximation) -> Approximation:
-    """The same with a small share of the fastest stream dropped: a plan that drops nothing would run the exact
-    aggregation.
-    """
+    """Drop a small share of the fastest stream: a plan that drops nothing would run the exact aggregation."""
     fastest = max(now.rates, key=lambda name: now.rates[name])
     keep = {**dict(found.keep), fastest: 1 - LEAST_DROP}
     cost = now.cost(found.plan, keep).cost
@@ -259,8 +263,9 @@ def _drop_minimum(now: CostingContext, found: Approximation) -> Approximation:
 
 
 def hold_full_windows(config: JoinConfig, workload: Workload) -> Workload:
-    """The workload of a join as its aggregation holds it: every RANGE window in full, whatever other streams can still
-    reach.
+    """Return the workload of a join whose aggregation stores every RANGE window in full.
+
+    The join alone would store only the rows that other streams can still reach.
     """
     inputs = tuple(
         _hold_full_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True)
@@ -278,8 +283,8 @@ def _hold_full_window(source: JoinInput, each: InputEstimate, workload: Workload
 def estimate_held_combinations(config: JoinConfig, workload: Workload, found_per_s: float) -> float:
     """Estimate the combinations whose rows are all inside their windows at an instant.
 
-    At most as many as are found while the longest window lasts; pair constraints make them fewer than the windows'
-    product.
+    There are at most as many as are found during the longest window; pair constraints make them fewer than the product
+    of the windows.
     """
     held, known = 1.0, frozenset[int]()
     for number in range(len(config.inputs)):

@@ -1,11 +1,10 @@
-"""Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and
-no host.
+"""Control of shedding: choose shed rates that keep batches within the trigger interval. No clock, no host: values only.
 
-After every batch the host says how long it took and what came. The cost model says what such a batch should have taken;
-a line through the last batches turns the model's seconds into this machine's, and how far batches came off what was
-foretold of them says how much of the interval to leave free (`machine_fit`). From that follows how much the next batch
-may hold, backlog included, and the model says which rows to give up so that most of the answer is left. A decision
-carries the batch it holds from; written beside the checkpoint it makes a replayed batch drop the same rows.
+After every batch the host reports its seconds and its rows. The cost model predicts the seconds of such a batch, and a
+line through the last batches converts them to seconds of this machine (`MachineFit`). The scatter around that line
+determines the headroom. The rest of the interval limits the rows of the next batch, backlog included, and the model
+chooses the rows to drop so that most of the output is preserved. A decision names the batch it applies from. Saved next
+to the checkpoint, it makes a replayed batch drop the same rows.
 
 References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
 """
@@ -22,26 +21,27 @@ from watersmeet.errors import PlanError
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.overload import CostingContext, find_best_shares, minimum_shares, scale_rates
 from watersmeet.planner.plan_cost import Budget
+from watersmeet.units import format_percent
 
-#: Batches the fit looks at, and what a batch counts beside the one after it.
-REMEMBERED, FADING = 12, 0.7
-#: The relative variance of batches at which they tell as much about the slope as the expected overhead does.
-ALIKE = 0.03
-#: What an unsteady batch counts.
-UNSTEADY = 0.25
-#: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that
+#: Number of batches in the fit, and the weight of a batch relative to the one after it.
+FIT_BATCHES, FADING = 12, 0.7
+#: Relative variance of batches at which they determine the slope as much as the expected overhead does.
+PRIOR_VARIANCE = 0.03
+#: Weight of an unsteady batch.
+UNSTEADY_WEIGHT = 0.25
+#: Least share of a batch's seconds that depends on its rows. Noise in batches that are alike must not suggest that
 #: dropping is useless.
-SLOWEST_GAIN = 0.2
-#: How far off batches come before any was measured, for how many batches that counts, and how many times the scatter is
-#: left free.
-EXPECTED_SCATTER, EXPECTED_COUNTS, SCATTERS_FREE = 0.08, 2, 2.5
-#: The least and the most of the trigger interval that is left free.
-LEAST_FREE, MOST_FREE = 0.02, 0.25
+MIN_ROW_SHARE = 0.2
+#: Expected relative error before any batch was measured, its weight in batches, and the headroom in multiples of it.
+EXPECTED_SCATTER, EXPECTED_COUNTS, HEADROOM_SCATTERS = 0.08, 2, 2.5
+#: Bounds of the headroom, as shares of the trigger interval.
+MIN_HEADROOM, MAX_HEADROOM = 0.02, 0.25
 
 
 class FitPoint(NamedTuple):
-    """A batch's seconds; `steady` where windows held what the model thinks they do, because the batch before was like
-    this one.
+    """Predicted and measured seconds of a batch.
+
+    `steady` means that the batch before was like this one, so the windows held the rows that the model assumes.
     """
 
     predicted_s: float
@@ -51,59 +51,58 @@ class FitPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
-    """Measured seconds as `overhead + factor · predicted`, through the middle of the last batches, newer ones counting
-    more.
+    """Measured seconds as `overhead + factor · predicted`, fitted through the weighted mean of the last batches.
 
-    The line always goes through that middle: where it is wrong elsewhere, it is right about batches like those that
-    just ran. Its slope is what batches that differ say of it; where they are alike, what is left when the expected
-    overhead is taken off.
+    Newer batches weigh more. The line always goes through the mean, so it is right for batches like the last ones even
+    if it is wrong elsewhere. Batches that differ determine its slope. If all are alike, the slope follows from
+    subtracting the expected overhead.
 
     >>> MachineFit((FitPoint(1.0, 2.5), FitPoint(2.0, 4.5)), overhead_s=0.5).line()
     (0.5, 2.0)
+
     """
 
     points: tuple[FitPoint, ...] = ()
     overhead_s: float = 0.5
 
     def with_point(self, predicted_s: float, measured_s: float, *, steady: bool = True) -> MachineFit:
-        return replace(self, points=(*self.points, FitPoint(predicted_s, measured_s, steady))[-REMEMBERED:])
+        """Return the fit with one more batch."""
+        return replace(self, points=(*self.points, FitPoint(predicted_s, measured_s, steady))[-FIT_BATCHES:])
 
     def line(self) -> tuple[float, float]:
-        """Overhead and factor; the model's own seconds where nothing was measured."""
+        """Return overhead and factor; without measurements, the expected overhead and factor 1."""
         if not any(point.predicted_s > 0 for point in self.points):
             return self.overhead_s, 1.0
         x = self._mean([point.predicted_s for point in self.points])
         y = max(self._mean([point.measured_s for point in self.points]), 1e-9)
-        spread = self._mean([(point.predicted_s - x) ** 2 for point in self.points]) / x**2
-        together = self._mean([(point.predicted_s - x) * (point.measured_s - y) for point in self.points]) / x**2
+        variance = self._mean([(point.predicted_s - x) ** 2 for point in self.points]) / x**2
+        covariance = self._mean([(point.predicted_s - x) * (point.measured_s - y) for point in self.points]) / x**2
         expected = max(y - self.overhead_s, 0.0) / x
-        factor = (together + ALIKE * expected) / (spread + ALIKE)
-        factor = min(
-            max(factor, SLOWEST_GAIN * y / x), y / x
-        )  # an overhead is not below zero, and fewer rows always help
+        factor = (covariance + PRIOR_VARIANCE * expected) / (variance + PRIOR_VARIANCE)
+        # the overhead is never negative, and fewer rows always help
+        factor = min(max(factor, MIN_ROW_SHARE * y / x), y / x)
         return y - factor * x, factor
 
     def scatter(self) -> float:
-        """How far off steady batches came, as a share of what the batches before them foretold; some `EXPECTED_SCATTER`
-        off are taken for granted. A line through a batch knows too much about it to say how far the next one may be
-        off.
+        """Return the root mean square error of the predictions for steady batches, as a share.
+
+        Each prediction uses only the batches before it: a line through a batch would underestimate its error. A few
+        errors of `EXPECTED_SCATTER` are added as a prior.
         """
-        off = [EXPECTED_SCATTER] * EXPECTED_COUNTS
+        errors = [EXPECTED_SCATTER] * EXPECTED_COUNTS
         for number, point in enumerate(self.points):
             if number and point.steady:
                 overhead_s, factor = replace(self, points=self.points[:number]).line()
-                off.append(point.measured_s / (overhead_s + factor * point.predicted_s) - 1)
-        return math.sqrt(sum(share**2 for share in off) / len(off))
+                errors.append(point.measured_s / (overhead_s + factor * point.predicted_s) - 1)
+        return math.sqrt(sum(error**2 for error in errors) / len(errors))
 
     def headroom_share(self) -> float:
-        """The share of the trigger interval that is left free, so that a batch that takes longer than expected is in
-        time all the same.
-        """
-        return min(max(SCATTERS_FREE * self.scatter(), LEAST_FREE), MOST_FREE)
+        """Return the share of the trigger interval to keep free, so that a slow batch still finishes in time."""
+        return min(max(HEADROOM_SCATTERS * self.scatter(), MIN_HEADROOM), MAX_HEADROOM)
 
     def _weights(self) -> list[float]:
-        ages = range(len(self.points) - 1, -1, -1)
-        return [FADING**age * (1.0 if point.steady else UNSTEADY) for age, point in zip(ages, self.points, strict=True)]
+        steadiness = [1.0 if point.steady else UNSTEADY_WEIGHT for point in reversed(self.points)]
+        return [FADING**age * weight for age, weight in enumerate(steadiness)][::-1]
 
     def _mean(self, values: Sequence[float]) -> float:
         return sum(w * v for w, v in zip(self._weights(), values, strict=True)) / sum(self._weights())
@@ -111,40 +110,35 @@ class MachineFit:
 
 Shares = Mapping[str, float]
 
-#: How far a share, or the time its rows took to come, may be off the last batch's for a batch to be steady.
+#: Most relative change of a share or of the interval from one batch to the next for a batch to be steady.
 STEADY_WITHIN = 0.1
-#: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does
-#: not flicker.
-NEAR = 0.97
+#: Share of the allowed seconds above which rows stay dropped, so that a steady load does not flicker.
+HYSTERESIS = 0.97
 
 
 class BatchModel(Protocol):
-    """What the optimizer predicts for one plan."""
+    """Predictions of the planner for one plan."""
 
     def predict_seconds(
         self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None
     ) -> float:
-        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept; with so many
-        results if known.
-        """
+        """Predict the seconds of a batch with the rows of `interval_s`, these kept shares, and its results if known."""
         ...
 
     def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
-        """Results per second when these shares are kept."""
+        """Predict the results per second with these kept shares."""
         ...
 
     def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
-        """The shares that leave most of the answer among those whose batch takes at most so many seconds."""
+        """Return the kept shares with the highest output among those whose batch takes at most `capacity_s`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A batch that is over: its number, its seconds, how long its rows took to come, how many came, by stream, and how
-    many went out.
+    """A finished batch: its number, its seconds, the interval its rows arrived in, rows by stream, and results.
 
-    Results are what tells a batch whose windows still hold rows that came by other shares from one that the model has
-    in mind.
+    The results distinguish a batch whose windows still hold rows from other shares from one that the model assumes.
     """
 
     batch_id: int
@@ -155,16 +149,17 @@ class BatchReport:
 
     def __post_init__(self) -> None:
         if not (self.seconds >= 0 and self.interval_s > 0):
-            raise PlanError(f"a batch of {self.seconds} s over {self.interval_s} s of arrivals cannot be")
+            raise PlanError(f"invalid batch: {self.seconds} s for {self.interval_s} s of arrivals")
 
     @property
     def rows_per_s(self) -> dict[str, float]:
+        """Rows per second of each stream."""
         return {name: rows / self.interval_s for name, rows in self.arrived.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The shares to keep from a batch on, what the batch is then expected to take, and why."""
+    """Shares to keep from a batch on, the expected seconds of that batch, and the reason."""
 
     from_batch: int
     keep: tuple[tuple[str, float], ...]
@@ -172,6 +167,7 @@ class Controls:
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain values; `from_dict` reads them back."""
         return {
             "from_batch": self.from_batch,
             "keep": dict(self.keep),
@@ -186,21 +182,22 @@ class Controls:
 
 @dataclass(frozen=True)
 class Controller:
-    """Made once, then `after` each batch: a new controller whose `controls` hold for the next one."""
+    """Immutable controller: `after` each batch returns a new one, whose `controls` apply to the next batch."""
 
     model: BatchModel
     trigger_s: float
     fit: MachineFit = field(default_factory=MachineFit)
-    controls: Controls = Controls(0, (), 0.0, "nothing was measured yet")  # frozen
-    before: tuple[Shares, float] | None = None  # what the last batch kept, of rows that came in so many seconds
+    controls: Controls = Controls(0, (), 0.0, "no batch was measured yet")
+    before: tuple[Shares, float] | None = None  # shares and interval of the last batch
 
     def __post_init__(self) -> None:
         if not self.trigger_s > 0:
-            raise PlanError(f"a trigger interval of {self.trigger_s} s cannot be")
+            raise PlanError(f"a trigger interval must be above zero, got {self.trigger_s} s")
 
     def after(self, batch: BatchReport, running: Shares | None = None) -> Controller:
-        """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the
-        one after is.
+        """Return the controller after a batch, with the decision for the next one.
+
+        If the next batch already runs and keeps `running`, the decision is for the one after it.
         """
         keep = dict(self.controls.keep)
         predicted_s = self.model.predict_seconds(batch.rows_per_s, keep, batch.interval_s, batch.results)
@@ -208,13 +205,13 @@ class Controller:
         return replace(self, fit=fit, controls=self._controls(batch, fit, running), before=(keep, batch.interval_s))
 
     def most_rows_out_per_s(self, rows_per_s: Shares, free: float = 0.0) -> float:
-        """Results per second at the best shares for batches that leave so much of the interval free."""
+        """Predict the results per second at the best shares if the share `free` of the interval stays free."""
         overhead_s, factor = self.fit.line()
         capacity_s = max((self.trigger_s * (1 - free) - overhead_s) / factor, 0.0)
         return self.model.rows_out_per_s(rows_per_s, self.model.best_keep(rows_per_s, self.trigger_s, capacity_s))
 
     def _is_steady(self, keep: Shares, interval_s: float) -> bool:
-        """Whether a batch is as the one before it, so that windows hold what the model thinks they do."""
+        """Return whether a batch is like the one before, so that the windows hold the rows that the model assumes."""
         if self.before is None:
             return False
         shares, seconds = self.before
@@ -225,34 +222,35 @@ class Controller:
         overhead_s, factor = fit.line()
         allowed_s = self.trigger_s * (1 - fit.headroom_share())
 
-        def lasting(keep: Shares, interval_s: float) -> float:
+        def predict_s(keep: Shares, interval_s: float) -> float:
             return overhead_s + factor * self.model.predict_seconds(batch.rows_per_s, keep, interval_s)
 
-        interval_s = max(self.trigger_s, batch.seconds)  # what came while the last batch ran late is in the next one
+        # rows that arrived while the last batch was late are in the next one
+        interval_s = max(self.trigger_s, batch.seconds)
         following = batch.batch_id + 1
         if running is not None:
-            interval_s, following = max(self.trigger_s, lasting(running, interval_s)), following + 1
+            interval_s, following = max(self.trigger_s, predict_s(running, interval_s)), following + 1
 
-        def expected(keep: Shares) -> float:
-            return lasting(keep, interval_s)
-
-        whole_s = expected({})
-        words = f"batch {batch.batch_id} took {batch.seconds:.3g} s of {self.trigger_s:.3g}"
-        if whole_s <= allowed_s * NEAR or (whole_s <= allowed_s and not self.controls.keep):
-            return Controls(following, (), whole_s, f"{words}; everything is kept")
+        whole_s = predict_s({}, interval_s)
+        took = f"batch {batch.batch_id} took {batch.seconds:.3g} s of {self.trigger_s:.3g} s"
+        if whole_s <= allowed_s * HYSTERESIS or (whole_s <= allowed_s and not self.controls.keep):
+            return Controls(following, (), whole_s, f"{took}; all rows are kept")
         keep = self.model.best_keep(batch.rows_per_s, interval_s, max((allowed_s - overhead_s) / factor, 0.0))
-        kept = ", ".join(f"{share:.1%} of {name}" for name, share in keep.items() if share < 1)
+        kept = ", ".join(f"{format_percent(share)} of {name}" for name, share in keep.items() if share < 1)
         return Controls(
             following,
             tuple(keep.items()),
-            expected(keep),
-            f"{words}; all of the next would take {whole_s:.3g} s, so {kept} is kept",
+            predict_s(keep, interval_s),
+            f"{took}; the next would take {whole_s:.3g} s with all rows, so keep {kept}",
         )
 
 
 @dataclass(frozen=True)
 class PlanBatchModel:
-    """The optimizer's cost model of one plan as the controller asks it; `context` was estimated at `rows_per_s`."""
+    """Cost model of one plan for the controller.
+
+    `context` was estimated at other rates and is scaled to the current ones.
+    """
 
     context: CostingContext
     plan: Plan
@@ -264,9 +262,9 @@ class PlanBatchModel:
         cost = self._at(rows_per_s, self.context.budget).cost(self.plan, keep).cost
         if results is None:
             return cost.cpu_per_s * interval_s
-        unforeseen = results - cost.rows_out_per_s * interval_s
+        extra_results = results - cost.rows_out_per_s * interval_s
         per_result_s = self.context.profile.match_s + self.context.profile.row_out_s
-        return max(cost.cpu_per_s * interval_s + unforeseen * per_result_s, 1e-6)
+        return max(cost.cpu_per_s * interval_s + extra_results * per_result_s, 1e-6)
 
     def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
         return self._at(rows_per_s, self.context.budget).cost(self.plan, keep).cost.rows_out_per_s
@@ -283,7 +281,7 @@ class PlanBatchModel:
         )
 
     def _at(self, rows_per_s: Shares, budget: Budget) -> CostingContext:
-        """The context with streams as fast as they are now."""
+        """Return the context with streams at their current rates."""
         faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.context.rates.items() if rate}
         return replace(
             self.context, workload=scale_rates(self.context.config, self.context.workload, faster), budget=budget

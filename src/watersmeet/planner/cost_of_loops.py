@@ -1,11 +1,11 @@
-"""What nested loops spend: the papers' multi-way joins and indexed window joins, which share one kernel.
+"""Cost of nested loops: the papers' multi-way joins and indexed window joins, which share one kernel.
 
-A loop costs what it touches for every combination that reaches it: a whole window, a bucket, a path down a tree and the
-matches. Every batch the windows are laid out flat and their indexes filled with the old rows again, because nothing but
-base windows is kept.
+A loop costs the rows it touches for every combination that reaches it: a whole window, a bucket, or a path down a tree
+and the matches. Every batch lays out the windows flat and rebuilds their indexes from the old rows, because only the
+base windows are stored.
 
-Comparisons of one input with another are made inside the loops. Any other predicate is evaluated on the partial matches
-of the loop that binds its inputs (`operators.meet.tactics.stages`), and each evaluation costs.
+Comparisons between two inputs run inside the loops. Any other predicate is evaluated on the partial matches of the loop
+that binds its inputs, between two stages of the nest, and each evaluation costs.
 
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, sections 3 and 4.2.
 """
@@ -49,16 +49,15 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
-        if not self.config.classes.find_connections(
-            target, sorted(known)
-        ):  # no key rules rows out before their times are looked at
+        if not self.config.classes.find_connections(target, sorted(known)):  # no key excludes rows, only their times
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         handed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
         return weights.lookup_s + touched + handed_on + self._tested_s(known, target)
 
     def _tested_s(self, known: frozenset[int], target: int) -> float:
-        """Seconds per probe for predicates that no kernel tests: each is evaluated on the partial matches that those
-        before it leave.
+        """Estimate seconds per probe for predicates outside the kernel.
+
+        Each is evaluated on the partial matches that the predicates before it leave.
         """
         ready = self._ready(known, target)
         outside = [each for each in ready if not self._is_in_kernel(each)]
@@ -66,16 +65,15 @@ class LoopsModel:
             return 0.0
         inside_share = math.prod(each.share.value for each in ready if self._is_in_kernel(each))
         matches = self.workload.matches(self.config, known, target) * inside_share
-        seconds = matches * (
-            self.profile.loop_match_s + self.profile.match_s
-        )  # out of the kernel, and back into the next stage
+        # out of the kernel, and back into the next stage
+        seconds = matches * (self.profile.loop_match_s + self.profile.match_s)
         for each in outside:
             seconds += matches * self.profile.check_s
             matches *= each.share.value
         return seconds
 
     def _is_in_kernel(self, check: ResidualPredicate) -> bool:
-        """Whether loops compare codes for it; comparisons of text, for one, have none."""
+        """Return whether the loops compare codes for it; comparisons of text, for example, have none."""
         if check.predicate not in self._in_kernel:
             sides = split_comparison(check.predicate)
             orderable = sides is not None and all(
@@ -86,7 +84,7 @@ class LoopsModel:
 
     def _no_rows(self, column: Column) -> pa.Array:
         if column.source is None:
-            raise InternalError(f'column "{column.name}" was never bound')
+            raise InternalError(f'column "{column.name}" was not bound')
         return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
 
     def upkeep_costs(self) -> list[OperatorCost]:
@@ -113,8 +111,9 @@ class LoopsModel:
 
     @property
     def _stages(self) -> int:
-        """Stages of the nest at most: loops are cut where a predicate is tested, and each stage keeps windows and
-        indexes of its own.
+        """Most stages of the nest.
+
+        Loops are cut where a predicate is evaluated, and each stage has its own windows and indexes.
         """
         cuts = {
             len(each.inputs)
@@ -129,7 +128,7 @@ class LoopsModel:
         )
 
     def _held_rows(self, target: int) -> float:
-        """A lazy join keeps rows for an interval longer, and meets them all.
+        """Estimate the rows in a window. A lazy join stores rows for an interval longer, and probes all of them.
 
         References: Golab, Özsu, section 4.2: every T becomes T + τ.
         """
@@ -137,7 +136,7 @@ class LoopsModel:
         return self.workload.filled_rows(self.config, target) + self.workload.inputs[target].kept_per_s.value * late
 
     def _access(self, known: frozenset[int], target: int) -> str:
-        """By its index where a condition leads to it, else the whole window is scanned."""
+        """Return the index kind if a condition leads to it, else "list": the whole window is scanned."""
         kind = self._index(target).kind
         connected = bool(self.config.classes.find_connections(target, sorted(known)))
         ranged = kind in PATH_ROWS and any(is_range(each.predicate) for each in self._ready(known, target))
@@ -148,7 +147,7 @@ class LoopsModel:
         return touched_rows(self._index(target), kind, held, held * self._indexed_share(kind, known, target))
 
     def _indexed_share(self, kind: str, known: frozenset[int], target: int) -> float:
-        """The share of a window with the key, or in the range, that is looked for; times do not narrow it."""
+        """Estimate the share of a window with the probed key, or in the probed range; times do not narrow it."""
         if self.config.classes.find_connections(target, sorted(known)):
             return self.workload.key_share(self.config, known, target)
         return (
@@ -162,12 +161,13 @@ class LoopsModel:
 
 
 def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:
-    """Rows one probe of a window compares: all of it, a bucket, or a path down a tree.
+    """Estimate the rows that one probe compares: the whole window, a bucket, or a path down a tree.
 
-    A bucket holds the rows that are equal and its part of the others.
+    A bucket holds the equal rows and its part of the others.
 
     >>> touched_rows(Index("hash", 5), "hash", held_rows=1000, equal_rows=0)
     200.0
+
     """
     if kind == "list":
         return held_rows

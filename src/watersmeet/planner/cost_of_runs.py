@@ -1,8 +1,8 @@
-"""What the production tactic spends: grouped runs, probed a batch at a time.
+"""Cost of the production tactic: grouped runs, probed one batch at a time.
 
-By the batch rule a new row meets old and new rows of the inputs before its own and old rows of those after it, so where
-batches are long beside the windows nearly all combinations are found from the last input, which is the one with the
-highest rate.
+By the batch rule a new row matches old and new rows of the inputs before its own, and old rows of the inputs after it.
+So if batches are long compared with the windows, nearly all combinations are found from the last input, which is the
+one with the highest rate.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class RunsModel:
 
     @property
     def batches(self) -> ArrivalPattern:
-        """Long batches are cut into stretches, which are what the tactic sees."""
+        """Arrival pattern that the tactic sees: long batches are cut into slices."""
         arrivals, rate = self.workload.arrivals, sum(each.rows_per_s.value for each in self.workload.inputs)
         if rate * arrivals.batch_s < 2 * MIN_SLICE_ROWS:
-            return arriving
+            return arrivals
         kept_s = max(
             (each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends),
             default=0.0,
@@ -47,7 +47,7 @@ class RunsModel:
         return self.candidates(origin, known, target) * self.workload.residual_share(known, target)
 
     def candidates(self, origin: int, known: frozenset[int], target: int) -> float:
-        """Rows of the target that a combination meets by keys and times, before predicates are asked."""
+        """Estimate the rows of the target that match a combination by keys and times, before any predicate."""
         rows = self.workload.filled_rows(self.config, target)
         if self.config.inputs[target].is_stream:
             rows = min(
@@ -56,14 +56,14 @@ class RunsModel:
         return rows * self.workload.key_share(self.config, known, target)
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
-        """Looked up in every pane; candidates become rows of numbers; each predicate is evaluated on all of them."""
+        """Estimate seconds per combination: a lookup in every pane, and each predicate evaluated on all candidates."""
         candidates = self.candidates(origin, known, target)
         checks = sum(1 for each in self.workload.residuals if target in each.inputs and each.inputs <= known | {target})
         found = candidates * (self.profile.runs.compare_s + self.profile.match_s + checks * self.profile.check_s)
         return self.profile.runs.lookup_s * self._panes(target) + found
 
     def upkeep_costs(self) -> list[OperatorCost]:
-        """A run per way of being probed, built once for a row and again whenever its pane is merged with another."""
+        """Return the cost of building runs, one per key, once for a row and again whenever its pane is merged."""
         if len(self.config.inputs) == 1:
             return []
         parts = []
@@ -88,7 +88,7 @@ class RunsModel:
         return self.workload.filled_rows(self.config, target)
 
     def _panes(self, target: int) -> float:
-        """Small panes of a similar size are merged, so a window of n batches has about log2 n of them."""
+        """Estimate the panes of a window: panes of similar size are merged, so n batches have about log2 n."""
         each = self.workload.inputs[target]
         if not each.kept_per_s.value:
             return 1.0
@@ -96,7 +96,10 @@ class RunsModel:
         return min(_MOST_PANES, 1.0 + math.log2(1.0 + batches_held))
 
     def _met_rows(self, i: int, target: int, *, from_origin: bool) -> float:
-        """Rows of the target within the bounds that a row of input i sets, by the batch rule where i is the origin."""
+        """Estimate the rows of the target within the time bounds of a row of input i.
+
+        If i is the origin, the batch rule applies.
+        """
         key = (i if from_origin else -1 - i, target)
         if key not in self._lengths:
             each, window_s = self.workload.inputs[target], self._window_s(target)
@@ -113,17 +116,18 @@ class RunsModel:
         return self._lengths[key]
 
     def _only_probes(self, each: JoinInput) -> bool:
-        """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the
-        next batch.
+        """Return whether no input probes the rows of this one.
+
+        This holds for the last input in the batch rule if its rows expire before the next batch.
         """
         is_last = max(self.config.stream_numbers, key=self._rank) == each.number
         return is_last and not each.has_ends and each.retention_us / 1e6 < self.batches.batch_s / 2
 
     def _rank(self, number: int) -> tuple[float, int]:
-        """The place of an input in the batch rule."""
+        """Return the position of an input in the batch rule."""
         return self.workload.inputs[number].kept_per_s.value, number
 
     def _window_s(self, number: int) -> float:
-        """Seconds of stream a window holds."""
+        """Return the seconds of stream that a window holds."""
         each = self.workload.inputs[number]
         return each.held_rows.value / each.kept_per_s.value if each.kept_per_s.value else math.inf

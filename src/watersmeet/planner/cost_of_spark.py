@@ -1,5 +1,6 @@
-"""Costs of Spark on top of the join: pack, shuffle, state store, output, and a fixed cost per micro-batch. Copies of
-rows count.
+"""Costs of Spark on top of the join: pack, shuffle, state store, output, and a fixed cost per micro-batch.
+
+Every copy of a row counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from watersmeet.planner.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class ShuffledInput:
-    """Rows of one input, and the number of buckets that each of them is sent to."""
+    """Rows of one input, and the number of buckets that each row is sent to."""
 
     alias: str
     number: int
@@ -27,11 +28,12 @@ class ShuffledInput:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """Rows that travel to the buckets, copies included: in all for finite inputs, per second for streams.
+    """Rows sent to the buckets, copies included: in total for finite inputs, per second for streams.
 
     >>> big, small = ShuffledInput("big", 0, 200_000, 1), ShuffledInput("small", 1, 200, 8)
     >>> print(Shuffle((big, small), buckets=8, is_total=True))
     shuffles 201,600 rows to 8 buckets: big once, small 8 times
+
     """
 
     inputs: tuple[ShuffledInput, ...]
@@ -41,15 +43,16 @@ class Shuffle:
 
     @property
     def rows(self) -> float:
+        """Rows sent, copies included."""
         return sum(each.rows * each.copies for each in self.inputs)
 
     @property
     def copies(self) -> dict[int, int]:
-        """Copies of each row by input number."""
+        """Copies of each row, by input number."""
         return {each.number: each.copies for each in self.inputs}
 
     def __str__(self) -> str:
-        unit = "rows" if self.is_total else "rows per second"
+        unit = "rows" if self.is_total else "rows/s"
         where = f"{self.buckets} buckets" if self.buckets > 1 else "1 bucket"
         merged = "; a second shuffle merges groups" if self.merges_groups else ""
         return f"shuffles {self.rows:,.0f} {unit} to {where}: {', '.join(str(each) for each in self.inputs)}{merged}"
@@ -65,8 +68,8 @@ def add_spark_cost(
 ) -> CostedPlan:
     """Add Spark's part of the cost to a plan. It is the same for every plan, so it changes no choice.
 
-    Where rows are dropped, `workload` has the rows that are left and `read` all of them, which the packing tasks look
-    at. Every copy of a row is shuffled and kept in state; without `shuffle`, there is one of each.
+    If rows are dropped, `workload` has the remaining rows and `read` has all of them, which the packing tasks read.
+    Every copy of a row is shuffled and stored in state; without `shuffle`, there is one copy of each.
     """
     spark = profile.spark
     copies = {} if shuffle is None else shuffle.copies
@@ -78,7 +81,7 @@ def add_spark_cost(
         OperatorCost("spark: pack", arriving * spark.pack_s, arriving),
         OperatorCost("spark: shuffle", shuffled * spark.shuffle_s, shuffled),
         OperatorCost("spark: state", kept * spark.state_s, kept),
-        OperatorCost("spark: hand out", out * spark.out_s, out),
+        OperatorCost("spark: emit", out * spark.out_s, out),
         OperatorCost("spark: micro-batches", batches * spark.batch_s, batches),
     )
     return CostedPlan(each.plan, replace(each.cost, operators=(*each.cost.operators, *parts)))

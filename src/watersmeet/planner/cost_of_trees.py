@@ -1,8 +1,7 @@
-"""What a tree of two-input joins spends: each node probes the rows of one subtree from the new rows of the other, and
-keeps what it finds.
+"""Cost of a tree of two-input joins: each node probes the rows of one subtree from the new rows of the other.
 
-Rates and windows of a subtree follow from its sides': `λo = f (W_R λ_L + W_L λ_R)`, `Wo = f W_L W_R`. What is kept
-beside the base windows is memory, and counts as such.
+Rates and windows of a subtree follow from those of its sides: `λo = f (W_R λ_L + W_L λ_R)`, `Wo = f W_L W_R`. Inner
+nodes store their results in addition to the base windows, and this memory counts.
 
 References: Ayad, Naughton, section 3.
 """
@@ -19,14 +18,13 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import OperatorCost
 from watersmeet.planner.workload import ResidualPredicate, Workload
 
-#: Up to so many inputs every tree is considered, bushy ones included: 3ⁿ splits. Above, trees that add one input at a
-#: time.
+#: Most inputs for which every tree is considered, bushy ones included: 3ⁿ splits. Above, trees add one input at a time.
 MOST_BUSHY = 6
 
 
 @dataclass(frozen=True, slots=True)
 class SubtreeFlow:
-    """New rows of a subtree per second, and rows of it that are held."""
+    """New rows of a subtree per second, and its stored rows."""
 
     rows_per_s: float
     held_rows: float
@@ -43,7 +41,7 @@ class TreeModel:
     _flows: dict[frozenset[int], SubtreeFlow] = field(default_factory=dict, repr=False)
 
     def flow(self, inputs: frozenset[int]) -> SubtreeFlow:
-        """The same for every tree over these inputs, so any split will do."""
+        """Estimate the flow of a set of inputs. It is the same for every tree over them, so any split serves."""
         if inputs not in self._flows:
             if len(inputs) == 1:
                 (i,) = inputs
@@ -61,14 +59,12 @@ class TreeModel:
         return self._flows[inputs]
 
     def match_share(self, left: frozenset[int], right: frozenset[int]) -> float:
-        """The share of pairs of combinations of the two sides that belong together."""
-        apart = self._together(left) * self._together(right)
-        return self._together(left | right) / apart if apart else 0.0
+        """Estimate the share of pairs of combinations from the two sides that match."""
+        apart = self._joint_share(left) * self._joint_share(right)
+        return self._joint_share(left | right) / apart if apart else 0.0
 
     def node_cpu_per_s(self, left: frozenset[int], right: frozenset[int]) -> float:
-        """Seconds per second at the node that joins two sets, with what it takes to keep its rows if it is not the
-        root.
-        """
+        """Estimate CPU seconds per second of the node that joins two sets, including the cost of storing its rows."""
         here, there, out = self.flow(left), self.flow(right), self.flow(left | right)
         candidates = self._candidate_share(left, right) * (
             here.rows_per_s * there.held_rows + there.rows_per_s * here.held_rows
@@ -77,15 +73,14 @@ class TreeModel:
         probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._panes_per_probe()
         met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
-        counted = sum(
-            1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow)
-        )  # their ends are looked up again
+        # ends of ROWS windows are looked up again
+        counted = sum(1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow))
         probes_in_batch = 2 * self._panes_per_probe() * self.profile.probe_batch_s
         batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arrivals.batch_s
         return probes + met + rows + batches
 
-    def parts(self, tree: Tree) -> list[OperatorCost]:
-        """A part for each node, from the leaves up."""
+    def operator_costs(self, tree: Tree) -> list[OperatorCost]:
+        """Return the cost of each node, from the leaves up."""
         if isinstance(tree, str):
             kept = self.workload.inputs[self.config.aliases[tree]].kept_per_s.value
             return [
@@ -96,10 +91,10 @@ class TreeModel:
         node = OperatorCost(
             name, self.node_cpu_per_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s
         )
-        return [*self.parts(tree[0]), *self.parts(tree[1]), node]
+        return [*self.operator_costs(tree[0]), *self.operator_costs(tree[1]), node]
 
     def kept_rows(self, tree: Tree, *, is_root: bool = True) -> tuple[float, float]:
-        """Rows and bytes that inner nodes keep beside the base windows."""
+        """Estimate rows and bytes that inner nodes store in addition to the base windows."""
         if isinstance(tree, str):
             return 0.0, 0.0
         below = [self.kept_rows(side, is_root=False) for side in tree]
@@ -109,11 +104,13 @@ class TreeModel:
         return rows + sum(each[0] for each in below), rows * width + sum(each[1] for each in below)
 
     def leaf_numbers(self, tree: Tree) -> frozenset[int]:
+        """Return the input numbers of a tree's leaves."""
         return frozenset(self.config.aliases[alias] for alias in tree_leaves(tree))
 
     def best_tree(self) -> Tree:
-        """The tree with the least cost: over all subsets and their splits for a few inputs, one input at a time for
-        many.
+        """Return the cheapest tree.
+
+        With few inputs search all subsets and their splits, with many add one input at a time.
         """
         count = len(self.config.inputs)
         return self._bushy() if count <= MOST_BUSHY else self._one_at_a_time()
@@ -133,11 +130,11 @@ class TreeModel:
                     )
                     for left in _list_splits(inputs)
                 )
-                best[inputs] = min(ways, key=lambda way: way[0])  # trees of equal cost have no order among them
+                best[inputs] = min(ways, key=lambda way: way[0])  # by cost only: trees cannot be compared
         return best[frozenset(range(count))][1]
 
     def _one_at_a_time(self) -> Tree:
-        """The pair that leaves the fewest rows first, then whatever input leaves the fewest."""
+        """Join the pair that leaves the fewest rows first, then add the input that leaves the fewest."""
         left = set(range(len(self.config.inputs)))
         pairs = [(i, j) for i in left for j in left if i < j]
         first = min(pairs, key=lambda pair: (self.flow(frozenset(pair)).held_rows, pair))
@@ -148,24 +145,24 @@ class TreeModel:
             tree, joined = (tree, self.config.inputs[following].alias), joined | {following}
         return tree
 
-    def _together(self, inputs: frozenset[int]) -> float:
-        """The share of combinations of one row each that satisfy all that ties these inputs."""
+    def _joint_share(self, inputs: frozenset[int]) -> float:
+        """Estimate the share of combinations of one row each that satisfy all predicates between these inputs."""
         if len(inputs) <= 1:
             return 1.0
         if inputs not in self._shares:
             target = max(inputs)
             known = inputs - {target}
             step = self.workload.key_share(self.config, known, target) * self.workload.residual_share(known, target)
-            self._shares[inputs] = self._together(known) * step
+            self._shares[inputs] = self._joint_share(known) * step
         return self._shares[inputs]
 
     def _candidate_share(self, left: frozenset[int], right: frozenset[int]) -> float:
-        """The share of pairs that are candidates: what predicates let through is decided on them."""
+        """Estimate the share of pairs that are candidates, before predicates are evaluated on them."""
         passed = math.prod(each.share.value for each in self._new_predicates(left, right))
         return min(1.0, self.match_share(left, right) / passed) if passed else 1.0
 
     def _new_predicates(self, left: frozenset[int], right: frozenset[int]) -> list[ResidualPredicate]:
-        """Predicates that can be asked once both sides are bound, and not before."""
+        """Return the predicates that can be evaluated once both sides are bound, and not before."""
         both = [each for each in self.workload.residuals if each.inputs <= left | right]
         return [each for each in both if not (each.inputs <= left or each.inputs <= right)]
 
@@ -176,7 +173,7 @@ class TreeModel:
 
 
 def _list_splits(inputs: frozenset[int]) -> list[frozenset[int]]:
-    """One side of every split into two; the side with the smallest input, so that each split comes once."""
+    """List one side of every split into two: the side with the smallest input, so that each split occurs once."""
     first, *others = sorted(inputs)
     return [
         frozenset({first, *(i for place, i in enumerate(others) if bits >> place & 1)})

@@ -1,9 +1,9 @@
-"""What a plan costs per second of stream: CPU, state, rows out. Unit-time costs, by operator, from one machine's weight
-factors.
+"""Cost of a plan per second of stream: CPU by operator, state, and rows out, from the weights of one machine.
 
-How an algorithm's loops grow and what they touch is its model's business (`cost_of_runs`, `cost_of_loops`); here is
-what all have in common: rows come in and are selected, loops are opened in the cheapest order for each origin, rows go
-out.
+The model of an algorithm (`cost_of_runs`, `cost_of_loops`, `cost_of_trees`) knows the fan-out of its loops and the rows
+they touch. This module has the common part: ingest and select rows, order the loops of each origin, emit rows.
+
+The best order of loops for an origin is exact over subsets up to `MOST_EXACT` inputs, and greedy above.
 
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, Naughton, section 3.
 """
@@ -32,13 +32,12 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.workload import Workload
 
-#: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
+#: Most inputs for which every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
 MOST_EXACT = 8
 
-#: What a loop costs, given the set of inputs bound before it, how many combinations of them there are, and the input it
-#: binds.
+#: Cost of a loop: (inputs bound before it, combinations of them, input it binds) → cost.
 LoopCost = Callable[[frozenset[int], float, int], float]
-#: How many combinations there are once the input is bound, per combination before.
+#: Combinations with the input bound, per combination before.
 Fanout = Callable[[frozenset[int], int], float]
 
 
@@ -63,11 +62,10 @@ def best_order(
     allowed: IsAllowed | None = None,
     preferred: Sequence[int] = (),
 ) -> ProbeOrder:
-    """Return the cheapest order among those allowed, or among all of them when none is allowed; between equals the
-    `preferred` one.
+    """Return the cheapest allowed order, or the cheapest of all if none is allowed; on a tie, the `preferred` one.
 
-    The cost of a loop depends on the set bound before it, not on the order of that set. So only the best way to each
-    set counts.
+    The cost of a loop depends on the set bound before it, not on the order of that set. So only the best way to reach
+    each set counts.
     """
     targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
     if inputs > MOST_EXACT:
@@ -94,7 +92,7 @@ def best_order(
 def _greedy_order(
     origin: int, inputs: int, loop_cost: LoopCost, growth: Fanout, allowed: IsAllowed | None = None
 ) -> ProbeOrder:
-    """Add the input that leaves the fewest combinations; the cheapest loop among equals."""
+    """Add the input that leaves the fewest combinations; on a tie, the one with the cheapest loop."""
     known, cost, rows = frozenset({origin}), 0.0, 1.0
     order: tuple[int, ...] = ()
     while len(known) < inputs:
@@ -107,12 +105,12 @@ def _greedy_order(
     return ProbeOrder(order, cost, exact=False)
 
 
-#: Every global order is tried for so many inputs at most.
+#: Most inputs for which every global order is tried.
 MOST_PERMUTED = 5
 
 
 class AlgorithmModel(Protocol):
-    """How an algorithm spends time: in loops, by the origin and the inputs bound before, and on keeping its structures."""
+    """Costs of an algorithm: its loops, by the origin and the inputs bound before, and the upkeep of its structures."""
 
     def fanout(self, origin: int, known: frozenset[int], target: int) -> float: ...
 
@@ -124,9 +122,7 @@ class AlgorithmModel(Protocol):
 
 
 def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> CostedPlan:
-    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled
-    plan.
-    """
+    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict its cost."""
     parts_of_plan = list_open_parts(plan)
     if parts_of_plan.has_tree:
         tree = TreeModel(config, workload, profile).best_tree() if plan.tree is None else plan.tree
@@ -154,12 +150,12 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
 
 
 def _cost_tree(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> CostedPlan:
-    """A tree has no orders to choose; its nodes keep rows of their own beside the base windows."""
+    """Cost a tree plan. It has no orders to choose; its nodes store rows in addition to the base windows."""
     model = TreeModel(config, workload, profile)
     rows_out = _estimate_rows_out(config, workload)
     parts = [
         *_ingest_costs(config, workload, profile),
-        *model.parts(tree),
+        *model.operator_costs(tree),
         OperatorCost("emit", rows_out * profile.row_out_s, rows_out),
     ]
     (rows, size), (kept_rows, kept_bytes) = _estimate_base_state(workload), model.kept_rows(tree)
@@ -173,7 +169,7 @@ def _estimate_rows_out(config: JoinConfig, workload: Workload) -> float:
 
 
 def _estimate_base_state(workload: Workload) -> tuple[float, float]:
-    """Rows and bytes of the base windows."""
+    """Return rows and bytes of the base windows."""
     rows = sum(each.held_rows.value for each in workload.inputs)
     return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
 
@@ -201,8 +197,7 @@ def _fill_global_order(config: JoinConfig, workload: Workload, model: AlgorithmM
 
 
 def _cost_global_order(config: JoinConfig, model: AlgorithmModel, origin: int, names: tuple[str, ...]) -> ProbeOrder:
-    """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own
-    loop.
+    """Return one order of all windows with its cost per row of the origin, the only row scanned in its own loop.
 
     References: Golab, Özsu, section 3.1.
     """
@@ -217,9 +212,7 @@ def _cost_global_order(config: JoinConfig, model: AlgorithmModel, origin: int, n
 
 
 def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, origin: int) -> ProbeOrder:
-    """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of
-    the origin.
-    """
+    """Return the pinned order of an origin, or the cheapest one that the algorithm can run."""
 
     def growth(known: frozenset[int], target: int) -> float:
         return model.fanout(origin, known, target)
@@ -233,9 +226,8 @@ def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, o
         allowed = (
             (lambda known, target: bool(config.classes.find_connections(target, sorted(known)))) if by_key else None
         )
-        structural = [
-            step.target for step in config.orders[origin]
-        ]  # an origin that is predicted to meet nothing may still meet rows
+        # on a tie, e.g. if no match is predicted, prefer the structural order: rows may still match
+        structural = [step.target for step in config.orders[origin]]
         return best_order(origin, len(config.inputs), loop_cost, growth, allowed, structural)
     order = tuple(config.aliases[name] for name in pinned if config.aliases[name] != origin)
     known, rows, cost = frozenset({origin}), 1.0, 0.0
@@ -247,7 +239,7 @@ def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, o
 
 
 def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> list[OperatorCost]:
-    """Rows coming in and being selected, and what a batch takes whatever it holds."""
+    """Return the costs of ingesting and selecting rows, and the fixed cost of a batch."""
     parts = []
     for i in config.stream_numbers:
         source, each = config.inputs[i], workload.inputs[i]
@@ -268,7 +260,7 @@ def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> l
 
 
 def _results_per_row(config: JoinConfig, workload: Workload, origin: int) -> float:
-    """Combinations one row of the origin ends in; any order gives the same."""
+    """Estimate the results per row of the origin; every order gives the same."""
     known, rows = frozenset({origin}), 1.0
     for target in (i for i in range(len(config.inputs)) if i != origin):
         rows *= workload.fanout(config, known, target)

@@ -1,4 +1,8 @@
-"""What will run, what it will cost, and why: before anything runs."""
+"""Explanation of a query before it runs: the chosen plan, its predicted cost, feasibility, and the plans that lost.
+
+`str(explanation)` is text, `to_dict()` plain values for programs, `_repr_html_()` a page for notebooks. The text
+formats numbers with `watersmeet.units`; the plain values stay exact.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +26,38 @@ from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import CostingContext, Remedies, find_join_remedies
-from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost, bytes_text
+from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.units import (
+    format_bytes,
+    format_cores,
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+    format_selectivity,
+)
 
-#: Alternatives the text lists unless all are asked for.
-SHOWN = 5
+#: Number of losing plans in the text, unless all plans are requested.
+TEXT_PLANS = 5
+
+#: Unit of an operator's rate, by the start of its name. All other operators handle rows.
+_RATE_NOUNS = {
+    "batches of probes": "probes",
+    "batches": "batches",
+    "spark: micro-batches": "batches",
+    "join changes": "changes",
+    "estimate aggregates": "evaluations",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The chosen plan with its predicted cost, the plans that lost, and every number with where it comes from; prints
-    as text.
-    """
+    """The chosen plan with its predicted cost, the plans that lost, and the provenance of every number."""
 
     bound: BoundQuery
     config: JoinConfig
@@ -48,29 +68,31 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
-    trace: tuple[str, ...] = ()  # how the plan was found
-    remedies: Remedies | None = (
-        None  # where the chosen plan does not keep up, and somebody wants to know what would help
-    )
+    trace: tuple[str, ...] = ()  # steps of the search
+    remedies: Remedies | None = None  # only if they were requested and the chosen plan does not keep up
     engine: str = "embedded"
-    notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
+    notes: tuple[str, ...] = ()  # for an aggregation: inputs that aggregate early, and why others cannot
     shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
 
     @property
     def plan(self) -> Plan:
+        """The chosen plan."""
         return self.chosen.plan
 
     @property
     def utilisation(self) -> float:
+        """Predicted CPU time as a share of all processors of the budget."""
         return self.chosen.cost.cpu_per_s / self.budget.processors
 
     @property
     def feasible(self) -> bool:
+        """Whether the chosen plan fits the budget."""
         return self.budget.shortfall(self.chosen.cost) is None
 
     def choose_shedding_plan(self, *, shed: bool) -> Plan | None:
-        """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if
-        that is not allowed.
+        """Return a plan that sheds enough rows to fit the budget, or None if nothing has to be shed.
+
+        If rows have to be shed but `shed` is false, raise `PlanError` and list the remedies.
         """
         shortfall = self.budget.shortfall(self.chosen.cost)
         if shortfall is None or self.remedies is None:
@@ -79,11 +101,11 @@ class Explanation:
             return self.remedies.approximation.plan
         helps = [sentence.rstrip(".") for sentence in self.remedies.describe()]
         if self.remedies.approximation is not None:
-            helps.append("rows are dropped where that is allowed: shed=True in Python, --shed on the command line")
+            helps.append("to allow dropping rows, pass shed=True in Python or --shed on the command line")
         raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(helps))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for programs."""
+        """Return the explanation as plain values, for programs."""
         return {
             "query": format_query(self.bound.query),
             "plan": self.plan.to_dict(),
@@ -120,66 +142,72 @@ class Explanation:
         cost = self.chosen.cost
         yield from (format_query(self.bound.query), "", f"plan {self.plan.algorithm}")
         yield from self.notes
-        for part in cost.operators:
-            yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
+        for operator in cost.operators:
+            cores, rate = format_cores(operator.cpu_per_s), _format_operator_rate(operator.name, operator.rows_per_s)
+            yield f"  {operator.name:<32} {cores:>19}  {rate:>18}"
         yield (
-            f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {bytes_text(cost.state_bytes)} in"
-            f" {cost.state_rows:,.0f} rows of state, {cost.rows_out_per_s:,.6g} rows out per second"
+            f"predicted: {format_percent(self.utilisation)} of {_count_cores(self.budget.processors)},"
+            f" {format_bytes(cost.state_bytes)} of state ({format_count(cost.state_rows)} rows),"
+            f" output {format_rate(cost.rows_out_per_s)}"
         )
         shortfall = self.budget.shortfall(cost)
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
         if self.remedies is not None:
             yield "what would help"
             yield from (f"  {sentence}" for sentence in self.remedies.describe())
-        yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
+        yield _describe_profile(self.profile)
         if self.engine == "spark" and self.profile.spark.assumed:
-            yield "what Spark itself takes per row and per batch is assumed: watersmeet calibrate --spark measures it"
+            yield "Spark's costs per row and per batch are assumed: run `watersmeet calibrate --spark` to measure them"
         if self.shuffle is not None:
             yield str(self.shuffle)
-        yield f"rows are taken to come in batches of {self._batches()}"
-        yield from self._about_inputs()
-        yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
-        yield from self._about_alternatives()
-
-    def _batches(self) -> str:
         arrivals = self.workload.arrivals
-        return f"{arrivals.batch_s:.3g} s of stream ({'assumed' if arrivals.is_assumed else 'measured'})"
+        origin = "assumed" if arrivals.is_assumed else "measured"
+        yield f"one batch covers {format_duration(arrivals.batch_s)} of event time ({origin})"
+        yield from self._input_lines()
+        yield from ("how the plan was chosen", *(f"  {line}" for line in self.trace))
+        yield from self._losing_plan_lines()
 
-    def _about_inputs(self) -> Iterator[str]:
-        yield "rows kept"
+    def _input_lines(self) -> Iterator[str]:
+        yield "state by input"
         for source, each in zip(self.config.inputs, self.workload.inputs, strict=True):
-            yield f"  {source.alias}: {self._keeps(source)}; {_said(each.rows_per_s)} rows per s, {_said(each.held_rows)} rows held"
+            rate, held = each.rows_per_s, each.held_rows
+            yield (
+                f"  {source.alias}: {self._keeps(source)}; {format_rate(rate.value)} ({rate.provenance}),"
+                f" {format_count(held.value)} rows stored ({held.provenance})"
+            )
             for name, distinct in self.stats[source.name].distinct.items():
-                yield f"    {name}: {_said(distinct)} distinct values"
-        for check in self.workload.residuals:
-            yield f"  {format_expression(check.predicate)}: holds for {_said(check.share)} of the combinations"
+                yield f"    {name}: {format_count(distinct.value)} distinct values ({distinct.provenance})"
+        for residual in self.workload.residuals:
+            share = residual.share
+            predicate = format_expression(residual.predicate)
+            yield f"  {predicate}: selectivity {format_selectivity(share.value)} ({share.provenance})"
         pairs = self._pairs()
         if pairs:
-            yield "times in a result, given and derived"
-            yield from (f"  {a} and {b} at most {_length(within)} apart" for a, b, within in pairs)
+            yield "time bounds in a result, given and derived"
+            yield from (f"  {a} and {b} at most {_format_length(within)} apart" for a, b, within in pairs)
         if len(self.config.inputs) > 1 and self._orders():
-            yield "order of probing, by the stream a new row comes from"
+            yield "probe order, by the stream of the new row"
             yield from (f"  {origin}: {' → '.join([origin, *order])}" for origin, order in self._orders().items())
         if self.config.waits_for_watermark:
-            yield "results wait for the watermark: a ROWS window is decided in time order"
+            yield "results wait for the watermark: a ROWS window counts rows in time order"
 
-    def _about_alternatives(self) -> Iterator[str]:
-        shown = self.others if self.all_plans else self.others[:SHOWN]
-        if shown:
+    def _losing_plan_lines(self) -> Iterator[str]:
+        listed = self.others if self.all_plans else self.others[:TEXT_PLANS]
+        if listed:
             yield "plans that lost"
-        for each in shown:
+        for each in listed:
             indexes = ", ".join(f"{alias} {index}" for alias, index in each.plan.indexes)
             times = each.cost.cpu_per_s / self.chosen.cost.cpu_per_s if self.chosen.cost.cpu_per_s else 1.0
             knobs = indexes or ("" if each.plan.tree is None else str(each.plan.tree).replace("'", ""))
             name = f"{each.plan.algorithm} ({knobs})" if knobs else each.plan.algorithm
             if self.bound.is_aggregation:
                 name = describe_placement(self.bound, each.plan)[0]
-            yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
-        if len(self.others) > len(shown):
-            yield f"  and {len(self.others) - len(shown)} more"
+            yield f"  {name}: {format_cores(each.cost.cpu_per_s)}, {times:,.1f} times the cost"
+        if len(self.others) > len(listed):
+            yield f"  and {len(self.others) - len(listed)} more"
 
     def _orders(self) -> dict[str, list[str]]:
-        """Return the order of probing by origin; trees and W-joins have none."""
+        """Return the probe order by origin; trees and W-joins have none."""
         if not self.bound.is_aggregation and list_open_parts(self.plan).orders is None:
             return {}
         inputs = self.config.inputs
@@ -211,7 +239,7 @@ class Explanation:
         kept = (
             "everything"
             if source.retention_us >= FOREVER_US
-            else f"{_length(source.retention_us)} behind the watermark"
+            else f"{_format_length(source.retention_us)} behind the watermark"
         )
         return f"[{source.window}]" if source.has_ends else kept
 
@@ -240,12 +268,11 @@ def explain_bound_query(
     engine: str = "embedded",
     shuffle: Shuffle | None = None,
 ) -> Explanation:
-    """The cheapest feasible plan, or the pinned one, and what the others would cost.
+    """Explain the cheapest feasible plan, or the pinned one, and list the cost of the others.
 
-    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because
-    it was pinned. With `policy`, even with none in them, a plan that does not keep up comes with what would help. With
-    the engine "spark", what Spark takes per row and per batch comes on top, for every copy that its grid of buckets
-    makes (`shuffle`).
+    `samples` and `arrivals` describe the rows read so far. `reason` says why the given plan was taken, if it was not
+    pinned. With a `policy`, even an empty one, a plan that does not keep up comes with remedies. With the engine
+    "spark", Spark's cost per row and per batch is added, for every copy that the grid of buckets makes (`shuffle`).
     """
     if bound.is_aggregation:
         sheds = plan is not None and bool(build_drop_boxes(bound, plan))
@@ -301,7 +328,7 @@ def explain_bound_query(
 def _explain_aggregation(
     costs: AggregationCosts, plan: Plan | None, policy: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
 ) -> Explanation:
-    """The same of an aggregation query: its plans are the placements of early aggregation."""
+    """Explain an aggregation query: its plans are the placements of early aggregation."""
     bound, now, found = costs.bound, costs.context, costs.candidates()
     chosen = costs.cost(plan) if plan is not None else found[0]
     sheds = bool(chosen.plan.drop)
@@ -358,19 +385,37 @@ def _estimate_dict(estimate: Estimate) -> dict[str, Any]:
     return {"value": estimate.value, "provenance": str(estimate.provenance), "note": estimate.note}
 
 
-def _said(estimate: Estimate) -> str:
-    return f"{estimate.value:,.6g} ({estimate.provenance})"
+def _describe_profile(profile: Profile) -> str:
+    """Describe the origin of the cost weights in one line."""
+    if profile.name == "default":
+        return "costs: shipped profile (not calibrated on this machine)"
+    return f"costs: {profile.name} profile{f' ({profile.source})' if profile.source else ''}"
 
 
-def _length(length_us: int) -> str:
+def _count_cores(processors: float) -> str:
+    return "1 core" if processors == 1 else f"{processors:g} cores"
+
+
+def _format_operator_rate(operator: str, per_s: float) -> str:
+    """Format the rate of an operator in its own unit.
+
+    >>> _format_operator_rate("ingest a", 50_000), _format_operator_rate("batches", 1)
+    ('50,000 rows/s', '1 batches/s')
+    """
+    noun = next((noun for start, noun in _RATE_NOUNS.items() if operator.startswith(start)), "rows")
+    return format_rate(per_s, noun)
+
+
+def _format_length(length_us: int) -> str:
     return format_sql_duration(length_us).lower()
 
 
+#: Number of losing plans in a notebook.
 _HTML_PLANS = 10
 
 
 def render_explanation_html(facts: Mapping[str, Any]) -> str:
-    """The page of `Explanation.to_dict()`."""
+    """Render `Explanation.to_dict()` as HTML for a notebook: verdict, operator costs, streams, plans that lost."""
     return f"<div>{''.join(_html_parts(facts))}</div>"
 
 
@@ -380,16 +425,19 @@ def _html_parts(facts: Mapping[str, Any]) -> Iterator[str]:
     verdict = "it keeps up" if facts["feasible"] else f"it cannot keep up: {facts['reason']}"
     yield html_paragraph(f"plan {_plan_name(facts['plan'])}: {verdict}", strong=True)
     yield html_paragraph(
-        f"{facts['utilisation']:.1%} of the processors, {cost['state_rows']:,.0f} rows of state in {cost['state_bytes'] / 1e6:,.1f} MB, "
-        f"{cost['rows_out_per_s']:,.6g} rows out per second"
+        f"{format_percent(facts['utilisation'])} of the available cores, {format_bytes(cost['state_bytes'])} of state "
+        f"({format_count(cost['state_rows'])} rows), output {format_rate(cost['rows_out_per_s'])}"
     )
-    operators = [(each["name"], f"{each['cpu_per_s']:.3g}", f"{each['rows_per_s']:,.6g}") for each in cost["operators"]]
-    yield html_table(("operator", "CPU s per s", "rows per s"), operators, "predicted cost")
+    operators = [
+        (each["name"], format_cores(each["cpu_per_s"]), _format_operator_rate(each["name"], each["rows_per_s"]))
+        for each in cost["operators"]
+    ]
+    yield html_table(("operator", "CPU", "rate"), operators, "predicted cost")
     yield html_table(
-        ("source", "window", "rows per s", "rows held"), [_input_row(each) for each in facts["inputs"]], "streams"
+        ("source", "window", "rows/s", "rows stored"), [_input_row(each) for each in facts["inputs"]], "streams"
     )
     if facts["alternatives"]:
-        yield html_table(("plan", "CPU s per s", "times as much"), _losing_plans(facts), "plans that lost")
+        yield html_table(("plan", "CPU", "times the cost"), _losing_plans(facts), "plans that lost")
 
 
 def _input_row(each: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -398,14 +446,14 @@ def _input_row(each: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _html_estimate(estimate: Mapping[str, Any]) -> str:
-    return f"{estimate['value']:,.6g} ({estimate['provenance']})"
+    return f"{format_count(estimate['value'])} ({estimate['provenance']})"
 
 
 def _losing_plans(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     best = facts["cost"]["cpu_per_s"]
     for each in facts["alternatives"][:_HTML_PLANS]:
         cpu = each["cost"]["cpu_per_s"]
-        yield _plan_name(each["plan"]), f"{cpu:.3g}", f"{cpu / best:,.2f}" if best else ""
+        yield _plan_name(each["plan"]), format_cores(cpu), f"{cpu / best:,.1f}" if best else ""
 
 
 def _plan_name(plan: Mapping[str, Any]) -> str:

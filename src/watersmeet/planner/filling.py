@@ -1,7 +1,7 @@
-"""Fill what a pinned plan leaves open: orders per origin, indexes and their sizes, intervals, the shape of a tree.
+"""Filling of a pinned plan: orders per origin, indexes and their sizes, intervals, and the shape of a tree.
 
-`explain` and the hosts call this with the same statistics, so the plan that is shown is the plan that runs. A full plan
-stays as it is.
+`explain` and the hosts call this with the same statistics, so the explained plan is the plan that runs. A full plan
+stays unchanged.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
 
-#: Combinations of indexes are tried for so many windows at most; above, all of them share one kind.
+#: Most windows for which combinations of index kinds are tried; above, all windows share one kind.
 MOST_MIXED = 3
 
-#: Buckets of one hash index at most.
+#: Most buckets of one hash index.
 MOST_BUCKETS = 1 << 20
 
 
 def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
-    """Return the cheapest full plan among those that agree with what the plan pins.
+    """Return the cheapest full plan that agrees with the pinned parts.
 
-    `config` is the meet of this plan. Where its algorithm cannot run any of them, the defaults that need no statistics
-    stand.
+    `config` is the join of this plan. If its algorithm cannot run any candidate, use the defaults that need no
+    statistics.
     """
     plan = fill_intervals(config, plan)
     candidates = [cost_plan(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
@@ -46,7 +46,7 @@ def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
 
 
 def can_run(config: JoinConfig, plan: Plan) -> bool:
-    """Whether the plan's algorithm accepts it; `config` has to be built for that algorithm."""
+    """Return whether the plan's algorithm accepts it; `config` must be built for that algorithm."""
     try:
         find_tactic(plan).compile_plan(config, plan)
     except PlanError:

@@ -1,20 +1,21 @@
-"""When no plan keeps up: which plan to approximate, what to drop from each stream, and what share of the answer is
-left.
+"""Overload: which plan to approximate if no plan keeps up, what to shed from each stream, and the share of output left.
 
-Rows are dropped at the sources only. A stream that is kept at the share x brings x of its rows; its time window holds x
-of its rows, its ROWS window stays full. So output and cost are linear in the shares where all windows are ROWS windows,
-and the best shares are the paper's continuous knapsack. With time windows shares multiply: there the best point is
-climbed to by small steps, each of them a knapsack of the slopes (`cost.ayad_thinning`); it is the best of all where all
-windows are time windows, and the best found from both starts where they are mixed. Dropping itself costs a look at
-every row that arrives.
+Rows are dropped at the sources only. A stream that is kept at the share x delivers x of its rows. Its time window holds
+x of its rows, its ROWS window stays full. So if all windows are ROWS windows, output and cost are linear in the shares,
+and the best shares solve the paper's continuous knapsack. With time windows shares multiply. There small steps climb to
+the best point, and each step is a knapsack of the slopes (`models.ayad_drops`). The result is the global optimum if all
+windows are time windows. If windows are mixed, it is the best result from both starting points. The drop boxes
+themselves cost a test of every row that arrives.
 
-The paper's model has ROWS windows full and staying so. Here they fill from what is kept, so a stream with a ROWS window
-is never shut off altogether (`LEAST_COUNTED`).
+In the paper's model ROWS windows are full and stay full. Here they fill from the kept rows, so a stream with a ROWS
+window is never shut off completely (`LEAST_COUNTED`).
 
-The plan with the least cost is not always the one that puts out most when approximated, so plans are searched with
-their drop boxes: those that cost least at any of a few thinnings.
+The cheapest plan does not always have the highest output when it is approximated. So plans are searched together with
+their drop boxes: the cheapest ones at each of a few scalings of the rates.
 
-References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
+This module also lists the remedies for a query that does not keep up: a larger machine, shorter windows, or shedding.
+
+References: Ayad, Naughton, sections 4 and 5; Kang, Naughton, Viglas, section 5.2.
 """
 
 from __future__ import annotations
@@ -41,36 +42,35 @@ from watersmeet.planner.models.ayad_drops import (
     shrink_to_load,
 )
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Budget, CostedPlan, OperatorCost, PlanCost, bytes_text
+from watersmeet.planner.plan_cost import Budget, CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.workload import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derive
+from watersmeet.units import format_bytes, format_cores, format_percent
 
-#: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each
-#: are given drop boxes.
-THINNINGS = (1.0, 0.3, 0.05)
-TRIED = 2
-#: Of those, so many with the highest output by rough steps are looked at closely.
+#: Plans are compared with all streams scaled by these shares, and with each stream favoured in turn.
+SCALINGS = (1.0, 0.3, 0.05)
+#: Number of cheapest plans per scaling that get drop boxes.
+PLANS_PER_SCALING = 2
+#: Number of plans with the highest output after coarse steps that get fine steps.
 FINALISTS = 2
-_ROUGH_STEP = 0.1
-#: With more streams than this only the cheapest plan is given drop boxes, in the order of probing that is best for a
-#: thinned stream, and by rough steps: each look at a setting takes as many predictions as there are streams, and each
-#: of those the longer the more there are.
+_COARSE_STEP = 0.1
+#: With more streams, only the cheapest plan gets drop boxes, with the probe order that is best at scaled rates, and in
+#: coarse steps. Each step takes one prediction per stream, and a prediction takes longer the more streams there are.
 MOST_SEARCHED = 5
 
-#: Of a stream with a ROWS window at least so much is kept: shut off, its window would never fill, or hold the same rows
-#: for ever.
+#: Least share to keep of a stream with a ROWS window. If it were shut off, its window would never fill, or would hold
+#: the same rows forever.
 LEAST_COUNTED = 0.01
 
-#: Drop rates are said to so many places, always rounded towards dropping more.
-_PLACES = 1e-4
-_NOTHING = 1e-6
+#: Step of reported drop rates, which are always rounded towards dropping more.
+_SHARE_STEP = 1e-4
+#: Smallest share in a cost estimate, which must not be zero.
+_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Approximation:
-    """A plan with its drop boxes, what it then costs and puts out, and what would come out if nothing had to be
-    dropped.
-    """
+    """A plan with its drop boxes, its cost and output with them, and the output without any drops."""
 
     costed: CostedPlan
     keep: tuple[tuple[str, float], ...]  # by stream name
@@ -78,16 +78,18 @@ class Approximation:
 
     @property
     def plan(self) -> Plan:
+        """The plan with its drop rates."""
         return self.costed.plan
 
     @property
     def share_of_output(self) -> float:
+        """Share of the full output that is left."""
         return self.costed.cost.answer_per_s / self.whole_answer_per_s if self.whole_answer_per_s else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CostingContext:
-    """What is to be run, on what. With the engine "spark", what Spark takes on top counts."""
+    """Everything that plans are costed with: the join, its workload, the machine profile, the budget and the engine."""
 
     config: JoinConfig
     workload: Workload
@@ -98,7 +100,7 @@ class CostingContext:
     shuffle: Shuffle | None = None  # on Spark: rows that travel, with their copies
 
     def cost(self, plan: Plan, keep: Mapping[str, float]) -> CostedPlan:
-        """The plan's cost when these shares are kept, by stream name; streams not named are kept whole."""
+        """Cost a plan with the given shares kept, by stream name; streams that are not named are kept whole."""
         left = scale_rates(self.config, self.workload, keep)
         thin = self.cost_on(left, plan)
         boxes = [
@@ -109,13 +111,13 @@ class CostingContext:
         return CostedPlan(thin.plan, replace(thin.cost, operators=(*boxes, *thin.cost.operators)))
 
     def cost_on(self, left: Workload, plan: Plan) -> CostedPlan:
-        """The cost of the plan, its drop boxes aside, on the workload that is left."""
+        """Cost a plan without its drop boxes on the workload that is left."""
         bare = replace(plan, drop=())
         found = cost_plan(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
         return self.add_engine_cost(left, found)
 
     def add_engine_cost(self, left: Workload, found: CostedPlan) -> CostedPlan:
-        """The plan's cost with what the engine takes on top, when that much is left of the workload."""
+        """Add the cost of the engine to a plan, for the workload that is left."""
         return (
             add_spark_cost(self.config, left, self.profile, found, self.workload, self.shuffle)
             if self.engine == "spark"
@@ -123,23 +125,24 @@ class CostingContext:
         )
 
     def cost_pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> CostedPlan:
-        """The plan with its own drop boxes, and what it costs with them."""
+        """Cost a plan with its own drop boxes."""
         found = self.cost(plan, {name: box.keep for name, box in boxes.items()})
         return CostedPlan(replace(found.plan, drop=plan.drop, drop_seed=plan.drop_seed), found.cost)
 
     def load_share(self, plan: Plan, keep: Mapping[str, float]) -> float:
+        """Return the share of the scarcer resource that a plan uses with the given shares kept."""
         return self.budget.load(self.cost(plan, keep).cost)
 
     @property
     def rates(self) -> dict[str, float]:
-        """Rows per second of each stream as they arrive."""
+        """Rows per second of each stream as they arrive, by stream name."""
         return {
             self.config.inputs[i].name: self.workload.inputs[i].rows_per_s.value for i in self.config.stream_numbers
         }
 
     @property
     def has_only_rows_windows(self) -> dict[str, bool]:
-        """Whether a stream is read through ROWS windows only."""
+        """Whether a stream is read through ROWS windows only, by stream name."""
         windows = [
             (self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow))
             for i in self.config.stream_numbers
@@ -148,7 +151,7 @@ class CostingContext:
 
 
 def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
-    """The workload with a share of each stream kept, by stream name."""
+    """Return the workload with a share of each stream kept, by stream name."""
     inputs = tuple(
         _scale_input(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow))
         if source.is_stream
@@ -161,12 +164,12 @@ def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float
 def find_approximation(
     now: CostingContext, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
 ) -> Approximation:
-    """The plan, with its drop rates, that puts out the most within the budget; of equals the one that costs less.
+    """Find the plan and drop rates with the highest output within the budget; on a tie, the cheaper one.
 
-    Refused where not even the least that is asked for can be kept up with.
+    Raise `PlanError` if no plan keeps up even with the minimum rates of the policy.
     """
     least = minimum_shares(now, policy)
-    lowest = {name: max(share, _NOTHING) for name, share in least.items()}
+    lowest = {name: max(share, _LEAST_SHARE) for name, share in least.items()}
     few = len(now.rates) <= MOST_SEARCHED
     tried = [
         plan
@@ -175,9 +178,9 @@ def find_approximation(
     ]
     if not tried:
         raise PlanError(
-            "no plan keeps up even with the least that must be kept", hint=_describe_shortfall(now, plans, least)
+            "no plan keeps up even with the least rates of the policy", hint=_describe_shortfall(now, plans, least)
         )
-    rough = {plan: find_best_shares(now, plan, least, policy, _ROUGH_STEP) for plan in tried}
+    rough = {plan: find_best_shares(now, plan, least, policy, _COARSE_STEP) for plan in tried}
     finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
     found = [(plan, find_best_shares(now, plan, least, policy) if few else rough[plan]) for plan in finalists]
     weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
@@ -198,7 +201,7 @@ def find_best_shares(
     policy: SheddingPolicy = DEFAULT_POLICY,
     last_step: float = LAST_STEP,
 ) -> Shares:
-    """The shares of the streams that let a plan put out the most within the budget."""
+    """Find the kept shares with which a plan has the highest output within the budget."""
     counted = now.has_only_rows_windows
     if policy.weights and any(counted.values()) and not all(counted.values()):
         raise PlanError("weights of streams are not supported where ROWS and time windows are mixed")
@@ -225,7 +228,7 @@ def find_best_shares(
 
 
 def find_window_scale(now: CostingContext, plan: Plan) -> float | None:
-    """How many times as long the windows may be for the plan to keep up, or None where no window is short enough."""
+    """Find the largest factor on all window lengths for which the plan keeps up; None if no window is short enough."""
     if now.budget.load(_cost_with_scaled_windows(now, plan, 1e-6)) > 1:
         return None
     fits, too_long = 1e-6, 1.0
@@ -238,10 +241,11 @@ def find_window_scale(now: CostingContext, plan: Plan) -> float | None:
 
 
 def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float], policy: SheddingPolicy) -> Shares:
-    """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in
-    the shares.
+    """Return the knapsack shares: the gain in output and load when one stream alone is raised from its minimum.
+
+    Exact if both are linear in the shares.
     """
-    lowest = {name: max(share, _NOTHING) for name, share in least.items()}
+    lowest = {name: max(share, _LEAST_SHARE) for name, share in least.items()}
     base = now.cost(plan, lowest).cost
     items = []
     for name in lowest:
@@ -254,35 +258,35 @@ def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float],
 
 
 def _list_cheapest_plans(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
-    """The cheapest plans at each thinning, each once."""
+    """List the cheapest plans at each scaling of the rates, without duplicates."""
     open_plans = dict.fromkeys(replace(plan, drop=()) for plan in plans)
-    everything = [dict.fromkeys(now.rates, share) for share in THINNINGS]
+    everything = [dict.fromkeys(now.rates, share) for share in SCALINGS]
     favoured = [{other: 1.0 if other == name else LEAST_COUNTED for other in now.rates} for name in now.rates]
     chosen: dict[Plan, None] = {}
     for keep in (*everything, *favoured):
-        chosen.update(
-            dict.fromkeys(sorted(open_plans, key=lambda plan: now.load_share(plan, keep))[:TRIED])
-        )  # used at once
+        by_load = sorted(open_plans, key=lambda plan: now.load_share(plan, keep))
+        chosen.update(dict.fromkeys(by_load[:PLANS_PER_SCALING]))
     return list(chosen)
 
 
 def _plan_for_scaled_rates(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
-    """The plan that costs least at a middle thinning, its orders fixed as they are best there."""
-    keep = dict.fromkeys(now.rates, THINNINGS[1])
+    """Return the cheapest plan at a medium scaling, with the probe orders that are best there."""
+    keep = dict.fromkeys(now.rates, SCALINGS[1])
     costs = [now.cost(replace(plan, drop=()), keep) for plan in plans]
     return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
 
 
 def minimum_shares(now: CostingContext, policy: SheddingPolicy) -> Shares:
+    """Return the least share to keep of each stream: from the policy, and `LEAST_COUNTED` for ROWS windows."""
     rates = now.rates
     if strangers := sorted({*policy.least_rows_per_s, *policy.weights} - set(rates)):
         raise PlanError(
-            f"policy for {listing(strangers)}, which are no streams of the query",
+            f"the shedding policy names {listing(strangers)}, but the query has no such stream",
             hint=f"streams: {listing(list(rates))}",
         )
     for name, rate in policy.least_rows_per_s.items():
         if rate > rates[name]:
-            raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
+            raise PlanError(f'the policy keeps {rate:g} rows/s of "{name}", but only {rates[name]:g} rows/s arrive')
     floor = {name: LEAST_COUNTED if counted else 0.0 for name, counted in now.has_only_rows_windows.items()}
     return {
         name: max(policy.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0
@@ -291,7 +295,7 @@ def minimum_shares(now: CostingContext, policy: SheddingPolicy) -> Shares:
 
 
 def _describe_shortfall(now: CostingContext, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
-    costs = [now.cost(plan, {name: max(share, _NOTHING) for name, share in least.items()}).cost for plan in plans]
+    costs = [now.cost(plan, {name: max(share, _LEAST_SHARE) for name, share in least.items()}).cost for plan in plans]
     nearest = min(costs, key=now.budget.load)
     full = " ROWS windows stay full however much is dropped." if any(now.has_only_rows_windows.values()) else ""
     return f"{now.budget.shortfall(nearest)}.{full}"
@@ -319,13 +323,13 @@ def _cost_with_scaled_windows(now: CostingContext, plan: Plan, scale: float) -> 
 
 
 def _round_share(share: float, least: float) -> float:
-    """Down to a whole number of places, so that what is said is what is dropped and still fits; never below the least."""
-    return 1.0 if share >= 1 else max(least, int(share / _PLACES) * _PLACES)
+    """Round down to whole steps, so that the reported rate is applied and still fits; never below the minimum."""
+    return 1.0 if share >= 1 else max(least, int(share / _SHARE_STEP) * _SHARE_STEP)
 
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """Each of them alone makes the query feasible; None where it cannot, or where it is not what is short."""
+    """Changes that each make the query feasible on their own; None if a change cannot, or is not needed."""
 
     processors: float | None
     memory_bytes: float | None
@@ -334,19 +338,20 @@ class Remedies:
     refusal: str | None = None  # why there is no approximation
 
     def describe(self) -> Iterator[str]:
+        """Yield one line per remedy."""
         if self.processors is not None or self.memory_bytes is not None:
-            needs = [f"{self.processors:.3g} processors"] if self.processors is not None else []
-            yield " and ".join(
-                [*needs, *([f"{bytes_text(self.memory_bytes)} of memory"] if self.memory_bytes is not None else [])]
-            )
+            cores = [] if self.processors is None else [format_cores(self.processors)]
+            memory = [] if self.memory_bytes is None else [f"{format_bytes(self.memory_bytes)} of memory"]
+            yield f"a machine with {' and '.join([*cores, *memory])}"
         if self.window_scale is not None:
-            yield f"windows {self.window_scale:.2g} times as long"
+            yield f"windows shortened to {format_percent(self.window_scale)} of their length"
         if self.approximation is not None:
             yield describe_drops(self.approximation)
         elif self.refusal is not None:
-            yield f"dropping rows does not help: {self.refusal}"
+            yield f"dropping rows is not enough: {self.refusal}"
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the remedies as plain values."""
         found = self.approximation
         return {
             "processors": self.processors,
@@ -368,12 +373,12 @@ class Remedies:
 def find_join_remedies(
     now: CostingContext, cost: PlanCost, plan: Plan, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY
 ) -> Remedies:
-    """What would help a plan that costs too much; the drop boxes are searched over all the plans given."""
+    """Find remedies for a plan that costs too much; search the drop rates over all given plans."""
     return find_remedies(now, cost, plan, lambda: find_approximation(now, plans, policy))
 
 
 def find_remedies(now: CostingContext, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:
-    """What would help a plan that costs too much; `shed` finds the drop rates, or refuses with the reason."""
+    """Find remedies for a plan that costs too much; `shed` finds drop rates or raises `PlanError` with the reason."""
     budget = now.budget
     processors = cost.cpu_per_s / (1 - budget.headroom) if cost.cpu_per_s > budget.cpu_per_s else None
     memory = cost.state_bytes if budget.memory_bytes is not None and cost.state_bytes > budget.memory_bytes else None
@@ -385,9 +390,9 @@ def find_remedies(now: CostingContext, cost: PlanCost, plan: Plan, shed: Callabl
 
 
 def describe_drops(found: Approximation) -> str:
-    """The drop rates of an approximation in words."""
-    drops = " and ".join(f"{1 - share:.1%} of {name}" for name, share in found.keep if share < 0.9995)
+    """Describe the drop rates of an approximation and the output that is left."""
+    drops = " and ".join(f"{format_percent(1 - share)} of {name}" for name, share in found.keep if share < 0.9995)
+    output = format_percent(found.share_of_output)
     if found.costed.cost.combinations_per_s is not None:
-        left = f"{found.share_of_output:.1%}" if found.share_of_output >= 0.001 else "less than 0.1%"
-        return f"dropping {drops}: aggregates become estimates from {left} of the combinations"
-    return f"dropping {drops}, by {found.plan.algorithm}: {found.share_of_output:.1%} of the rows out are left"
+        return f"dropping {drops}: aggregates become estimates from {output} of the combinations"
+    return f"dropping {drops}, with plan {found.plan.algorithm}: keeps {output} of the output"

@@ -1,4 +1,4 @@
-"""What a plan may take: processors, memory, and which of the two is to be spared."""
+"""Predicted cost of a plan, operator by operator, and the budget of CPU and memory that it has to fit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError, listing
+from watersmeet.units import format_bytes, format_cores, format_count
 
 OBJECTIVES = ("cpu", "memory")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the machine gives: processors, the share of them that is to stay free, bytes of memory (None: not limited).
+    """Resources for a plan: processors, fraction of CPU to keep free, bytes of memory (None: not limited).
 
-    `objective` is what is to be as little as can be: "cpu" or "memory".
+    `objective` is the resource to minimise: "cpu" or "memory".
     """
 
     processors: float = 1.0
@@ -26,41 +27,43 @@ class Budget:
         if not self.processors > 0:
             raise PlanError(f"a budget needs processors, got {self.processors}")
         if not 0 <= self.headroom < 1:
-            raise PlanError(f"headroom is a share from 0 up to 1, got {self.headroom}")
+            raise PlanError(f"headroom must be at least 0 and below 1, got {self.headroom}")
         if self.memory_bytes is not None and not self.memory_bytes > 0:
-            raise PlanError(f"a memory budget must be more than nothing, got {self.memory_bytes}")
+            raise PlanError(f"a memory budget must be above zero bytes, got {self.memory_bytes}")
         if self.objective not in OBJECTIVES:
-            raise PlanError(f'"{self.objective}" is no objective', hint=f"objectives: {listing(OBJECTIVES)}")
+            raise PlanError(f'there is no objective "{self.objective}"', hint=f"objectives: {listing(OBJECTIVES)}")
 
     @property
     def cpu_per_s(self) -> float:
+        """CPU seconds per second that a plan may use."""
         return self.processors * (1 - self.headroom)
 
     def load(self, cost: PlanCost) -> float:
-        """The share of the scarcer resource that a plan takes; above 1 it does not keep up."""
+        """Return the share of the scarcer resource that a plan uses; a plan above 1 does not keep up."""
         memory = cost.state_bytes / self.memory_bytes if self.memory_bytes is not None else 0.0
         return max(cost.cpu_per_s / self.cpu_per_s, memory)
 
     def shortfall(self, cost: PlanCost) -> str | None:
-        """Why a cost does not fit, or None when it does."""
+        """Describe the resources that a plan lacks, or return None if it fits.
+
+        >>> cost = PlanCost((OperatorCost("ingest a", 3.2, 1000),), state_rows=100, state_bytes=5e6, rows_out_per_s=1)
+        >>> Budget(processors=2).shortfall(cost), Budget(processors=4).shortfall(cost)
+        ('needs 3.2 CPU cores; 2 are available', None)
+        >>> Budget(processors=4, memory_bytes=1e6).shortfall(cost)
+        'needs 5 MB of memory; 1 MB is available'
+        """
         short = []
         if cost.cpu_per_s > self.cpu_per_s:
-            short.append(f"it needs {cost.cpu_per_s:.3g} s of CPU per second and {self.cpu_per_s:.3g} s are to be had")
+            short.append(_describe_cpu_shortfall(cost.cpu_per_s, self.cpu_per_s))
         if self.memory_bytes is not None and cost.state_bytes > self.memory_bytes:
-            short.append(f"it keeps {bytes_text(cost.state_bytes)} and {bytes_text(self.memory_bytes)} are to be had")
+            needed, available = format_bytes(cost.state_bytes), format_bytes(self.memory_bytes)
+            short.append(f"needs {needed} of memory; {available} is available")
         return "; ".join(short) or None
-
-
-def bytes_text(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,.0f} bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCost:
-    """One operator's share of the cost, with the rows it handles per second."""
+    """Cost of one operator, and the rows it handles per second."""
 
     name: str
     cpu_per_s: float
@@ -69,10 +72,10 @@ class OperatorCost:
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second.
+    """CPU seconds per second of stream by operator, bytes and rows of state, and rows out per second.
 
-    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other
-    query.
+    The estimates of a shedding aggregation are based on `combinations_per_s` combinations of kept rows. The field is
+    None for every other query.
     """
 
     operators: tuple[OperatorCost, ...]
@@ -83,13 +86,12 @@ class PlanCost:
 
     @property
     def answer_per_s(self) -> float:
-        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest
-        on.
-        """
+        """The quantity that shedding maximises: rows out, or the combinations that estimates are based on."""
         return self.rows_out_per_s if self.combinations_per_s is None else self.combinations_per_s
 
     @property
     def cpu_per_s(self) -> float:
+        """CPU seconds per second of all operators."""
         return sum(part.cpu_per_s for part in self.operators)
 
 
@@ -99,3 +101,17 @@ class CostedPlan:
 
     plan: Plan
     cost: PlanCost
+
+
+def _describe_cpu_shortfall(needed: float, available: float) -> str:
+    """Describe in cores, or as a ratio if the two numbers would look the same or too small.
+
+    >>> _describe_cpu_shortfall(3.2, 2), _describe_cpu_shortfall(2.0001, 2)
+    ('needs 3.2 CPU cores; 2 are available', 'needs 1.00005 times the available CPU')
+    """
+    if available < 0.01 or format_count(needed) == format_count(available):
+        return f"needs {needed / available:,.6g} times the available CPU"
+    if needed < 1:
+        return f"needs {format_cores(needed)}; {format_cores(available)} is available"
+    verb = "is" if available <= 1 else "are"
+    return f"needs {format_count(needed)} CPU cores; {format_count(available)} {verb} available"

@@ -1,10 +1,9 @@
-"""What rows at hand show beyond statistics by column: how often rows of several inputs have the same key, and how often
-predicates hold.
+"""Samples of rows, and their estimates: how often rows of several inputs share a key, and how often predicates hold.
 
-A sample of an input is a pane of rows that passed its own predicates. Of two independent samples of n and m rows, h of
-the n · m pairs with equal keys estimate the share of pairs that match, whatever the skew and whether or not the keys
-overlap: no value has to be as frequent as another. That is Σ p(v) · q(v) over the values, where 1 / max(v, w) stands
-for it when nothing but distinct values is known.
+A sample of an input is a pane of rows that passed its own predicates. Take two independent samples of n and m rows. The
+number h of the n · m pairs with equal keys estimates the share of pairs that match. It does so for any skew, and
+whether or not the keys overlap: values need not be equally frequent. The share is Σ p(v) · q(v) over the values. With
+distinct counts alone, 1 / max(v, w) is its estimate.
 
 References: Haas, Naughton, Seshadri, Swami, "Selectivity and Cost Estimation for Joins Based on Random Sampling", 1996,
 `t_cross`.
@@ -33,31 +32,34 @@ from watersmeet.stats.selectivity import measure_selectivity
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Rows of an input that are looked at. Pairs of rows count, so that keys with a million values still show in a hundred
-#: pairs.
+#: Rows sampled of each input. The number of pairs counts: a key with a million values still matches in about sixty.
 SAMPLE_ROWS = 8_192
 
-#: Combinations a predicate is tried on.
+#: Combinations that a predicate is evaluated on.
 SAMPLE_COMBINATIONS = 4_096
 
-#: So many matching pairs are believed; fewer only where keys of so many values would have shown as many.
+#: Matching pairs that make a sample reliable. Fewer are trusted only if the distinct counts predict at least as many.
 ENOUGH_HITS = 30.0
 
 
 @dataclass(frozen=True)
 class InputSample:
-    """Rows of an input that passed its own predicates, out of `looked_at`."""
+    """Rows of an input that passed its own predicates, out of `looked_at` rows."""
 
     pane: Pane
     looked_at: int
 
     @property
     def residual_share(self) -> Estimate:
+        """Share of the rows that passed."""
         return measure_selectivity(np.arange(self.looked_at) < len(self.pane))
 
 
 def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSample:
-    """A sample of a table's rows; the same table gives the same sample, but two inputs that read it get different ones."""
+    """Draw a sample of a table's rows.
+
+    The same table gives the same sample, but two inputs that read it get different ones.
+    """
     chosen = draw_sample_rows(table.num_rows, SAMPLE_ROWS, seed=source.number)
     if chosen is not None:
         table, times = table.take(pa.array(chosen)), times[chosen]
@@ -68,7 +70,7 @@ def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSampl
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples by input number; inputs without one are known by their statistics alone."""
+    """Samples by input number; inputs without one have only their statistics."""
 
     by_input: Mapping[int, InputSample] = field(default_factory=dict)
     _counts: dict[int, dict[int, Floats]] = field(default_factory=dict, repr=False)
@@ -77,30 +79,26 @@ class Samples:
     def estimate_key_match_share(
         self, config: JoinConfig, key_class: int, known: frozenset[int], target: int, evenly: float
     ) -> float | None:
-        """The share of the target's rows that have the key which the known inputs have in common; None where no sample
-        can tell.
+        """Estimate the share of the target's rows with the key that the known inputs share; None if no sample can tell.
 
-        `evenly` is what the numbers of distinct values say. A sample of few matches is believed only if it would have
-        shown many.
+        `evenly` is the estimate from distinct counts. A sample with few matches is trusted only if it should have had
+        many.
         """
         if not {*known, target} <= set(self.by_input):
             return None
         together, hits = self._measure_key_match(config, key_class, known | {target})
         if hits >= ENOUGH_HITS:
             return together / self._measure_key_match(config, key_class, known)[0]
-        if (
-            len(known) > 1
-        ):  # three rare keys hardly ever meet in a sample; the pair that matches most often is known better
+        if len(known) > 1:  # three rare keys rarely match in a sample; use the pair that matches most often
             pairs = [self.estimate_key_match_share(config, key_class, frozenset({i}), target, evenly) for i in known]
             return max((each for each in pairs if each is not None), default=None)
         pairs_seen = len(self.by_input[target].pane) * len(self.by_input[next(iter(known))].pane)
         return max(hits, 0.5) / pairs_seen if pairs_seen * evenly >= ENOUGH_HITS else None
 
     def estimate_selectivity(self, config: JoinConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
-        """How often a predicate over several inputs holds where the given ones do, for rows as far apart as a result
-        allows.
+        """Estimate how often a predicate over several inputs holds if the given ones do; None if no sample can tell.
 
-        None where no sample can tell.
+        Rows are drawn at most as far apart in time as a result allows.
         """
         numbers = sorted(config.aliases[alias] for alias in sources_of(check))
         if not numbers or any(i not in self.by_input or not len(self.by_input[i].pane) for i in numbers):
@@ -113,15 +111,12 @@ class Samples:
             number = config.aliases[wanted.source]
             return self.by_input[number].pane.columns[wanted.name].take(pa.array(rows[number]))
 
-        left = maybe_true(
-            given, column, SAMPLE_COMBINATIONS
-        ).keep  # errors count on results only, which these combinations need not be
+        # evaluation errors count only in results, and these combinations need not be results
+        left = maybe_true(given, column, SAMPLE_COMBINATIONS).keep
         return measure_selectivity(maybe_true((check,), column, SAMPLE_COMBINATIONS).keep[left])
 
     def _draw_combinations(self, config: JoinConfig, numbers: list[int]) -> dict[int, Int64s]:
-        """Rows at random, those after the first at random inside the time bounds that the first one sets, where there
-        are any.
-        """
+        """Draw random rows; those after the first lie inside the time bounds of the first, if there are any."""
         rng = np.random.default_rng(numbers)
         first = numbers[0]
         rows = {first: rng.integers(0, len(self.by_input[first].pane), SAMPLE_COMBINATIONS)}
@@ -143,9 +138,7 @@ class Samples:
         return rows
 
     def _measure_key_match(self, config: JoinConfig, key_class: int, inputs: frozenset[int]) -> tuple[float, float]:
-        """The share of combinations of one row each that have the same key, and how many of the samples' combinations
-        that were.
-        """
+        """Return the share of combinations of one row each with the same key, and the number of such combinations."""
         found = self._shares.get((key_class, inputs))
         if found is None:
             counts = self._class_counts(config, key_class)
@@ -156,8 +149,9 @@ class Samples:
         return found
 
     def _class_counts(self, config: JoinConfig, key_class: int) -> dict[int, Floats]:
-        """How often each value occurs in each sample, values numbered alike; values of a single input are left out, but
-        for its total.
+        """Count each value in each sample, with common value numbers.
+
+        Values of a single input are left out, except for their total.
         """
         found = self._counts.get(key_class)
         if found is None:
@@ -169,8 +163,7 @@ class Samples:
             table = np.array([np.bincount(part, minlength=width) for part in parts], np.float64)
             shared = (table > 0).sum(axis=0) > 1
             alone = table[:, ~shared].sum(axis=1)
-            # a last column per input stands for its values that no other input has, so that every row still adds up to
-            # its sample
+            # a last column per input counts its values that no other input has, so that each row sums to its sample
             kept = np.hstack([table[:, shared], np.diag(alone)])
             found = self._counts[key_class] = dict(zip(members, kept, strict=True))
         return found

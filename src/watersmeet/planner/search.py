@@ -1,8 +1,11 @@
-"""The search for a plan: rules that propose plans, size what they leave open, cost them and put them in order, in one
-visible order.
+"""Plan search: rules that propose plans, size their open parts, cost them and rank them, in one visible order.
 
-A rule is a function from what is known so far to more of it. The driver runs them one after the other, checks after
-each that nothing is broken, and keeps a trace of what each did; a rule that breaks something is named.
+A rule is a function from the current state of the search to the next one. The driver runs the rules in order, checks
+the invariants after each of them, and keeps a trace. A rule that breaks an invariant is named in the error.
+
+`enumerate_plans` lists the whole space of plans instead: every candidate with every order per origin, all of it or a
+random sample. The search covers that space by dynamic programming. Benchmarks and tests go through it plan by plan to
+find what the search missed.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ from watersmeet.planner.filling import MOST_MIXED, build_sized_index, can_run
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan
 from watersmeet.planner.workload import Workload
+from watersmeet.units import format_cores
 
-#: A hash bucket: where it begins and where it ends.
+#: Bytes of a hash bucket: its start and its end.
 BUCKET_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSearch:
-    """What rules work on: the query and what is known of it, the plans proposed so far, and those that have a cost."""
+    """State of the search: the query and its workload, the proposed plans, and the plans with a cost."""
 
     bound: BoundQuery
     config: JoinConfig
@@ -51,18 +55,18 @@ Rule = Callable[[PlanSearch], PlanSearch]
 
 
 def grouped_runs(search: PlanSearch) -> PlanSearch:
-    """The production tactic, which runs every query."""
+    """Propose the production tactic, which runs every query."""
     return search.with_plans([Plan("runs")])
 
 
 def nested_loops(search: PlanSearch) -> PlanSearch:
-    """Eager, and lazy with an interval a tenth of the shortest window: the first paper's joins without an index."""
+    """Propose the first paper's joins without an index: eager, and lazy with a tenth of the shortest window as τ."""
     plans = [Plan("eager-nlj")] if len(search.config.inputs) > 1 else []
     return search.with_plans([*plans, *(_with_intervals(search, Plan("lazy-nlj")) if plans else ())])
 
 
 def hash_joins(search: PlanSearch) -> PlanSearch:
-    """As many buckets as a window has distinct keys, so that a bucket holds about one key."""
+    """Propose hash joins with as many buckets as a window has distinct keys, so that a bucket holds about one key."""
     config = search.config
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return search
@@ -73,7 +77,7 @@ def hash_joins(search: PlanSearch) -> PlanSearch:
 
 
 def indexed_windows(search: PlanSearch) -> PlanSearch:
-    """An index of any kind per window: the asymmetric joins of the third paper."""
+    """Propose an index of any kind per window: the asymmetric joins of the third paper."""
     aliases = [each.alias for each in search.config.inputs]
     if len(aliases) < 2:
         return search
@@ -87,17 +91,17 @@ def indexed_windows(search: PlanSearch) -> PlanSearch:
 
 
 def join_trees(search: PlanSearch) -> PlanSearch:
-    """The best tree of two-input joins, bushy ones included; selections stand below every join."""
+    """Propose the best tree of two-input joins, bushy trees included; selections are below every join."""
     if len(search.config.inputs) < 3:
         return search
     return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best_tree())])
 
 
 def share_out_buckets(search: PlanSearch) -> PlanSearch:
-    """Where memory is short, buckets by the square root of what probing a window costs with one: fast streams' windows
-    get more.
+    """If memory is limited, size hash indexes by the square root of the cost of probing a window with one bucket.
 
-    Σ probes · rows / buckets is least, for a given number of buckets, when buckets go by √(probes · rows).
+    So the windows of fast streams get more buckets. For a given number of buckets, Σ probes · rows / buckets is least
+    if buckets are proportional to √(probes · rows).
 
     References: Golab, Özsu, section 6.3, Figure 4b.
     """
@@ -109,25 +113,25 @@ def share_out_buckets(search: PlanSearch) -> PlanSearch:
 
 
 def drop_what_cannot_run(search: PlanSearch) -> PlanSearch:
-    """Drop plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an
-    algorithm.
+    """Drop plans that their algorithm refuses.
+
+    Orders are still open, so one configuration serves all plans of an algorithm.
     """
     configs = _configs(search.bound)
     return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
 
 
 def predict_costs(search: PlanSearch) -> PlanSearch:
-    """Cost each plan with the cheapest order for each origin filled in. Drop plans that their algorithm refuses by
-    those orders.
-    """
+    """Cost each plan with the cheapest order for each origin. Drop plans that their algorithm then refuses."""
     configs = _configs(search.bound)
     found = (cost_plan(search.config, search.workload, search.profile, plan) for plan in search.plans)
     return replace(search, costed=tuple(each for each in found if _can_run(configs, each.plan)))
 
 
 def cheapest_first(search: PlanSearch) -> PlanSearch:
-    """By CPU or by memory, as the budget asks; the other decides between equals. What does not fit the budget comes
-    after what does.
+    """Rank by CPU or by memory, as the budget requests; the other resource breaks ties.
+
+    Plans that do not fit the budget come after those that do.
     """
 
     def rank(each: CostedPlan) -> tuple[bool, float, float]:
@@ -150,13 +154,13 @@ def search_plans(
     budget: Budget | None = None,
     rules: tuple[Rule, ...] = RULES,
 ) -> PlanSearch:
-    """All rules, one after the other. What a rule breaks is an error that names it."""
+    """Run all rules in order. Raise `InternalError` with the name of a rule that breaks an invariant."""
     search = PlanSearch(bound, config, workload, profile, budget or Budget())
     for rule in rules:
         after = rule(search)
         broken = _find_violation(search, after)
         if broken:
-            raise InternalError(f'rule "{rule.__name__}" of the optimizer {broken}')
+            raise InternalError(f'rule "{rule.__name__}" of the planner {broken}')
         search = replace(after, trace=(*search.trace, _describe_rule(rule, search, after)))
     return search
 
@@ -164,45 +168,49 @@ def search_plans(
 def rank_plans(
     bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, budget: Budget | None = None
 ) -> list[CostedPlan]:
-    """All candidates with their costs, cheapest feasible first. Grouped runs always are one, so there is always a plan."""
+    """Return all candidates with their costs, cheapest feasible plan first.
+
+    Grouped runs are always a candidate, so there is always a plan.
+    """
     return list(search_plans(bound, config, workload, profile, budget).costed)
 
 
 def list_open_plans(bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
-    """All candidates, with the orders of their loops left open."""
+    """Return all candidates with their loop orders left open."""
     return list(search_plans(bound, config, workload, profile, rules=(*PROPOSING, drop_what_cannot_run)).plans)
 
 
 def _find_violation(before: PlanSearch, after: PlanSearch) -> str | None:
-    """What must hold after every rule: the question stays, a way to answer it stays, costs are numbers, plans name real
-    sources.
+    """Describe the invariant that a rule broke, or return None.
+
+    After every rule the query is unchanged, at least one plan is left, costs are finite, and plans name real sources.
     """
     same = all(
         getattr(after, name) is getattr(before, name)
         for name in ("bound", "config", "workload", "profile", "budget", "trace")
     )
     strangers = [plan for plan in after.plans if not {alias for alias, _ in plan.indexes} <= set(after.config.aliases)]
-    nonsense = [
+    infinite = [
         each
         for each in after.costed
         if not (0 <= each.cost.cpu_per_s < math.inf and 0 <= each.cost.state_bytes < math.inf)
     ]
     lost = bool(before.costed) and sorted(map(id, after.costed)) != sorted(map(id, before.costed))
-    found = {
-        "changed the question it is to answer": not same,
+    violations = {
+        "changed the query or its workload": not same,
         "left no plan": bool(before.plans) and not after.plans,
         f"made plans that name no source of the query: {strangers[:1]}": bool(strangers),
-        f"predicted a cost that is no number: {nonsense[:1]}": bool(nonsense),
+        f"predicted a cost that is not a finite number: {infinite[:1]}": bool(infinite),
         "lost plans that had a cost": lost,
     }
-    return next((what for what, is_so in found.items() if is_so), None)
+    return next((text for text, is_violated in violations.items() if is_violated), None)
 
 
 def _describe_rule(rule: Rule, before: PlanSearch, after: PlanSearch) -> str:
     name = rule.__name__.replace("_", " ")
     if after.costed:
-        first = after.costed[0]
-        return f"{name}: {len(after.costed)} plans, first {first.plan.algorithm} at {first.cost.cpu_per_s:.3g} s per s"
+        first, cores = after.costed[0].plan.algorithm, format_cores(after.costed[0].cost.cpu_per_s)
+        return f"{name}: {len(after.costed)} plans, first {first} at {cores}"
     change = len(after.plans) - len(before.plans)
     return (
         f"{name}: {f'{change:+d} plans' if change else 'resized' if after.plans != before.plans else 'nothing to do'}"
@@ -210,14 +218,14 @@ def _describe_rule(rule: Rule, before: PlanSearch, after: PlanSearch) -> str:
 
 
 def _with_intervals(search: PlanSearch, plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with its intervals, where there is a window in time to derive them from."""
+    """Yield the plan with its intervals, if there is a time window to derive them from."""
     full = fill_intervals(search.config, plan)
     if full.evaluate_us:
         yield full
 
 
 def _limit_buckets(search: PlanSearch, plan: Plan, most: int) -> Plan:
-    """The plan with at most so many buckets in all."""
+    """Return the plan with at most `most` buckets in total."""
     hashed = {alias: index.size for alias, index in plan.indexes if index.kind == "hash"}
     if sum(hashed.values()) <= most:
         return plan
@@ -238,7 +246,7 @@ def _limit_buckets(search: PlanSearch, plan: Plan, most: int) -> Plan:
 
 
 def _configs(bound: BoundQuery) -> dict[bool, JoinConfig]:
-    """Return the meet with and without comparisons in the kernel."""
+    """Return the join with and without comparisons in the kernel."""
     return {thetas: build_join_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
 
 
@@ -252,7 +260,7 @@ Orders = tuple[tuple[str, tuple[str, ...]], ...]
 def enumerate_plans(
     bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, most: int, seed: int = 0
 ) -> list[Plan]:
-    """All plans that can run, if there are at most so many; else so many of them, drawn at random, each once."""
+    """Return all runnable plans if there are at most `most`, else `most` distinct plans drawn at random."""
     candidates = list_open_plans(bound, config, workload, profile)
     orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.stream_numbers)
     if len(candidates) * orders <= most:

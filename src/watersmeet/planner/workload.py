@@ -1,5 +1,9 @@
-"""What a query's streams look like to the cost model: rates, rows held, matches per probe; each number with where it
-comes from.
+"""Workload of a query as the cost model sees it: arrival pattern, rates, stored rows, matches per probe.
+
+Every number carries its provenance. The arrival pattern says how rows arrive: in batches of a length, for a time. It
+determines which rows an arriving row can still match.
+
+References: Golab, Özsu, section 3.2: windows are filled before they slide.
 """
 
 from __future__ import annotations
@@ -24,16 +28,16 @@ from watersmeet.stats.stream_stats import StreamStats
 
 Floats = NDArray[np.float64]
 
-#: Batches and places inside a batch that averages are taken over.
+#: Number of batches, and of positions inside a batch, that averages are taken over.
 _BATCHES, _PLACES = 24, 16
 
-#: What is taken where nothing is known: Spark's batches and ours come about so often.
+#: Batch length if none was measured: typical of Spark's batches and ours.
 ASSUMED_BATCH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPattern:
-    """Batches of `batch_s` seconds of stream each, for `horizon_s` seconds in all; without end where that is infinite."""
+    """Batches of `batch_s` seconds of stream each, for `horizon_s` seconds in total; infinite for an endless stream."""
 
     batch_s: float = ASSUMED_BATCH_S
     horizon_s: float = math.inf
@@ -41,39 +45,44 @@ class ArrivalPattern:
 
     def __post_init__(self) -> None:
         if not (0 < self.batch_s < math.inf and self.horizon_s >= self.batch_s):
-            raise InternalError(f"batches of {self.batch_s} s for {self.horizon_s} s cannot be")
+            raise InternalError(f"invalid arrival pattern: batches of {self.batch_s} s for {self.horizon_s} s")
 
     def filled_window_s(self, reach_s: float) -> float:
-        """Seconds of a window of `reach_s` that are behind a row when it arrives, on average: windows fill first.
+        """Return the mean seconds of a window of `reach_s` that are filled when a row arrives: windows fill first.
 
-        >>> ArrivalPattern(batch_s=1, horizon_s=10).filled_window_s(4), ArrivalPattern(batch_s=1, horizon_s=10).filled_window_s(20)
+        >>> ten_seconds = ArrivalPattern(batch_s=1, horizon_s=10)
+        >>> ten_seconds.filled_window_s(4), ten_seconds.filled_window_s(20)
         (3.2, 5.0)
+
         """
         if math.isinf(self.horizon_s):
             return reach_s
         return reach_s - reach_s**2 / (2 * self.horizon_s) if reach_s < self.horizon_s else self.horizon_s / 2
 
     def earlier_batches_s(self, reach_s: float) -> float:
-        """Seconds of a window that lie in earlier batches, on average over the rows of a batch and over all batches.
+        """Return the seconds of a window that lie in earlier batches, averaged over rows and batches.
 
-        >>> ArrivalPattern(batch_s=10, horizon_s=10).earlier_batches_s(5), ArrivalPattern(batch_s=1).earlier_batches_s(5)
+        >>> one_batch, endless = ArrivalPattern(batch_s=10, horizon_s=10), ArrivalPattern(batch_s=1)
+        >>> one_batch.earlier_batches_s(5), endless.earlier_batches_s(5)
         (0.0, 4.5)
+
         """
         inside = _sample_positions(self.batch_s)
         history = np.minimum(self._histories()[:, None] + inside, reach_s)
         return float(np.maximum(history - inside, 0).mean())
 
     def same_batch_s(self, back_s: float, ahead_s: float) -> float:
-        """Seconds inside a row's own batch that are at most so much before or after it, on average.
+        """Return the mean seconds of a row's own batch that are at most `back_s` before or `ahead_s` after it.
 
         >>> ArrivalPattern(batch_s=10).same_batch_s(2.5, 2.5), ArrivalPattern(batch_s=10).same_batch_s(100, 100)
         (4.375, 10.0)
+
         """
         inside = _sample_positions(self.batch_s)
         return float((np.minimum(inside, back_s) + np.minimum(self.batch_s - inside, ahead_s)).mean())
 
     def _histories(self) -> Floats:
-        """Seconds of stream before each batch, or before some of them, evenly chosen."""
+        """Return the seconds of stream before each batch, or before an even sample of the batches."""
         if math.isinf(self.horizon_s):
             return np.array([1e15])
         batches = max(1, round(self.horizon_s / self.batch_s))
@@ -89,13 +98,13 @@ def _sample_positions(length_s: float) -> Floats:
 
 _US = 1e6
 
-#: How long a window without end is taken to have grown when its state is asked for.
+#: Assumed age of a window without end when its state is estimated.
 LANDMARK_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class InputEstimate:
-    """One input as the cost model sees it. Relations have a rate of zero and hold all their rows."""
+    """One input in the cost model. Relations have a rate of zero and hold all their rows."""
 
     alias: str
     rows_per_s: Estimate  # as they arrive
@@ -107,7 +116,7 @@ class InputEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ResidualPredicate:
-    """A predicate over several inputs that no equality class covers, and the share of combinations it lets through."""
+    """A predicate over several inputs that no equality class covers, and its selectivity."""
 
     predicate: Expr
     inputs: frozenset[int]
@@ -116,7 +125,7 @@ class ResidualPredicate:
 
 @dataclass(frozen=True)
 class Workload:
-    """All inputs of a query, how their rows come, and how selective what joins them is."""
+    """All inputs of a query, their arrival pattern, and the selectivity of the predicates that join them."""
 
     inputs: tuple[InputEstimate, ...]
     residuals: tuple[ResidualPredicate, ...]
@@ -133,14 +142,14 @@ class Workload:
 
     @property
     def residual(self) -> Estimate:
-        """The share of combinations that the predicates no class covers let through."""
+        """Share of combinations that pass all residual predicates."""
         return derive(math.prod(each.share.value for each in self.residuals), *(each.share for each in self.residuals))
 
     def matches(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
-        """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
+        """Estimate the rows of the target that match one combination of the known inputs by keys and times.
 
-        As samples show, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows
-        is equal with probability 1 / max(v, w).
+        From samples, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows is
+        equal with probability 1 / max(v, w).
 
         References: Golab, Özsu, section 4.2.
         """
@@ -152,7 +161,7 @@ class Workload:
         return found
 
     def key_share(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
-        """The share of the target's rows that have the keys of a combination of the known inputs."""
+        """Estimate the share of the target's rows that have the keys of a combination of the known inputs."""
         found = self._key_shares.get((known, target))
         if found is None:
             found = self._key_shares[known, target] = self._all_classes_share(config, known, target)
@@ -173,22 +182,22 @@ class Workload:
         return evenly if seen is None else seen
 
     def residual_share(self, known: frozenset[int], target: int) -> float:
-        """The share of combinations that pass the checks which become possible when the target joins the known inputs."""
+        """Estimate the share of combinations that pass the residual predicates which the target completes."""
         return math.prod(
             each.share.value for each in self.residuals if target in each.inputs and each.inputs <= known | {target}
         )
 
     def fanout(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
-        """Combinations with the target, per combination without."""
+        """Estimate the combinations with the target, per combination without it."""
         return self.matches(config, known, target) * self.residual_share(known, target)
 
     def reachable_rows(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
-        """Rows of the target inside the time bounds that the known inputs leave of its window, when a row arrives."""
+        """Estimate the rows of the target inside the time bounds of the known inputs when a row arrives."""
         streams = [i for i in known if config.inputs[i].is_stream]
         return min((self._reachable_from(config, i, target) for i in streams), default=self.filled_rows(config, target))
 
     def filled_rows(self, config: JoinConfig, number: int) -> float:
-        """Rows in a window on average, while it fills and after."""
+        """Estimate the mean rows in a window, while it fills and after."""
         each = self.inputs[number]
         if not config.inputs[number].is_stream or not each.kept_per_s.value:
             return each.held_rows.value
@@ -212,8 +221,9 @@ def estimate_workload(
     samples: Samples | None = None,
     arrivals: ArrivalPattern | None = None,
 ) -> Workload:
-    """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where
-    there are any.
+    """Estimate the workload of a bound query from statistics by stream name, and from samples if there are any.
+
+    The statistics must cover every source.
     """
     samples, arrivals = samples or Samples(), arrivals or ArrivalPattern()
     every_us = bound.query.every_us
@@ -223,7 +233,7 @@ def estimate_workload(
 
     def distinct(column: Column) -> Estimate:
         if column.source is None:
-            raise InternalError(f'column "{column.name}" was never bound')
+            raise InternalError(f'column "{column.name}" was not bound')
         return stats[config.inputs[config.aliases[column.source]].name].distinct[column.name]
 
     checks: list[ResidualPredicate] = []
@@ -276,10 +286,10 @@ def _estimate_held_rows(
     arrivals: ArrivalPattern,
     every_us: int | None,
 ) -> Estimate:
-    """Rows in a full window; no more than come at all."""
+    """Estimate the rows in a full window; never more than arrive in total."""
     steady = _estimate_steady_rows(source, kept, share, stats, every_us)
     most = kept.value * arrivals.horizon_s if source.is_stream else math.inf
-    return steady if steady.value <= most else derive(most, steady, note="no more than the rows at hand")
+    return steady if steady.value <= most else derive(most, steady, note="no more than the rows that were read")
 
 
 def _estimate_steady_rows(
@@ -297,37 +307,38 @@ def _estimate_steady_rows(
             return derive(kept.value * LANDMARK_S, kept)
         case RangeWindow() | None:
             if not source.is_stream:
-                rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation nobody declared")
+                rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation were not declared")
                 return derive(rows.value * share.value, rows, share)
             return derive(kept.value * min(length_to_seconds(source.retention_us), LANDMARK_S), kept)
 
 
 def length_to_seconds(length_us: int) -> float:
-    """Convert the length of a time window or a time bound to the seconds of stream inside.
+    """Convert the length of a time window or a time bound to seconds of stream.
 
-    Both ends are inside, so length 0 covers one instant, a microsecond: its rows are few, but the estimate is never
+    Both ends are inside. So length 0 covers one instant, a microsecond: it has few rows, but the estimate is never
     zero.
 
     >>> length_to_seconds(2_500_000), length_to_seconds(0)
     (2.5, 1e-06)
+
     """
     return max(length_us, 1) / _US
 
 
 def _mean_tile_us(length_us: int, every_us: int | None) -> float:
-    """Return how much of a tile is there on average: half of it, or, with EVERY, the mean over the instants of
-    evaluation.
+    """Return the mean filled length of a tile: half of it, or, with EVERY, the mean over the evaluation instants.
 
-    Those fall on the multiples of the greatest common divisor in the tile, its end included, equally often.
+    The instants fall equally often on the multiples of the greatest common divisor in the tile, its end included.
 
     >>> _mean_tile_us(60, None), _mean_tile_us(60, 60), _mean_tile_us(60, 20), _mean_tile_us(60, 7)
     (30.0, 60.0, 40.0, 30.5)
+
     """
     return (length_us + (0 if every_us is None else math.gcd(length_us, every_us))) / 2
 
 
 def _estimate_stored_bytes(source: JoinInput, stats: StreamStats) -> Estimate:
-    """A kept row: the columns that are read later, a time, and a code per key."""
+    """Estimate the bytes of a stored row: the columns that are read later, a time, and a code per key."""
     whole = max(1, sum(_type_bytes(source.fields.field(name).type) for name in source.fields.names))
     kept = sum(_type_bytes(source.fields.field(name).type) for name in source.columns)
     return derive(stats.row_bytes.value * kept / whole + 8 * (1 + len(source.keys)), stats.row_bytes)
@@ -341,7 +352,7 @@ def _type_bytes(kind: pa.DataType) -> int:
 
 
 def _estimate_key_distinct(source: JoinInput, held: Estimate, stats: StreamStats) -> dict[int, Estimate]:
-    """Distinct values of each key; an expression over several columns has at most the product of theirs."""
+    """Estimate distinct values of each key; an expression over several columns has at most the product of theirs."""
     found: dict[int, Estimate] = {}
     for key_class, expr in source.keys:
         parts = [stats.distinct[column.name] for column in columns_of(expr)]

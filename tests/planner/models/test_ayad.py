@@ -220,13 +220,13 @@ def test_structures_of_the_third_paper_can_price_the_joins() -> None:
 
 
 def test_plans_and_queries_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(PlanError, match="a source stands twice in a plan: A, A"):
+    with pytest.raises(PlanError, match="a source occurs twice in a plan: A, A"):
         plan_cost(JoinNode(A, A, 0.5))
-    with pytest.raises(PlanError, match="a drop box at Z, which is no source"):
+    with pytest.raises(PlanError, match="a drop box at Z, which is not a source"):
         plan_cost(A, {"Z": 0.5})
-    with pytest.raises(PlanError, match='what the drop box of "A" keeps must be between zero and one'):
+    with pytest.raises(PlanError, match='the share kept of "A" must be between zero and one'):
         plan_cost(A, {"A": 1.5})
-    with pytest.raises(PlanError, match="predicates on D, which are no sources"):
+    with pytest.raises(PlanError, match="predicates on D, which are not sources"):
         JoinQuery((A, B), (JoinPredicate("A", "D", 0.5),), cost_per_row(0))
     with pytest.raises(PlanError, match="7 sources have too many plans to list"):
         all_plans(random_query(random.Random(0), 7))

@@ -85,7 +85,7 @@ def test_a_stream_may_be_guaranteed_a_least_rate() -> None:
     assert held.cost.cpu == pytest.approx(1)
     with pytest.raises(PlanError, match="does not keep up even with the least"):
         best_drops(plan, policy=SheddingPolicy(least_rows_per_s={"A": 5, "B": 5}))
-    with pytest.raises(PlanError, match='"A" is to be kept at 11 rows per second, but brings only 10'):
+    with pytest.raises(PlanError, match='the policy keeps 11 rows/s of "A", but only 10 rows/s arrive'):
         best_drops(plan, policy=SheddingPolicy(least_rows_per_s={"A": 11}))
 
 
@@ -227,9 +227,9 @@ def test_the_knapsack_takes_what_it_must_then_the_best_value() -> None:
         continuous_knapsack(items, 4)
 
 
-def test_wishes_for_strangers_and_mixed_weights_are_refused() -> None:
+def test_a_policy_with_unknown_streams_or_mixed_weights_is_refused() -> None:
     plan = example_1_plans(0.05)["a"]
-    with pytest.raises(PlanError, match="wishes for Z, which are no sources"):
+    with pytest.raises(PlanError, match="the shedding policy names Z, but the plan has no such source"):
         best_drops(plan, policy=SheddingPolicy(weights={"Z": 2}))
     mixed = JoinNode(SourceNode("a", 10, window_s=10), SourceNode("b", 10, window_rows=10), 0.5, None, ROW, ROW)
     with pytest.raises(PlanError, match="not supported where count and time windows are mixed"):

@@ -113,7 +113,7 @@ def test_the_winner_over_a_range_is_the_winner_at_each_of_its_ratios(ratio: floa
 
 def test_figure_2_has_the_same_winners_along_its_axis() -> None:
     figure = figure_2()
-    lowest = list(dict.fromkeys(figure.lowest(place) for place in range(len(figure.x))))
+    lowest = list(dict.fromkeys(figure.lowest_line(place) for place in range(len(figure.x))))
     assert lowest == ["TN", "TH", "HH", "HT", "NT"]
 
 

@@ -105,7 +105,7 @@ def test_m_inputs_have_two_to_the_m_plans() -> None:
 @pytest.mark.parametrize("best", list(SHOWCASES))
 def test_figure_10_each_plan_is_best_somewhere(best: str) -> None:
     figure = figure_10(best)
-    assert [figure.lowest(place) for place in range(len(figure.x))] == [best] * len(figure.x)
+    assert [figure.lowest_line(place) for place in range(len(figure.x))] == [best] * len(figure.x)
 
 
 def test_the_showcases_of_figure_10_that_the_paper_gives_in_numbers() -> None:

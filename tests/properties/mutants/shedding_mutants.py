@@ -253,7 +253,9 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_shedding_costs,
     ),
     (
-        single_patch_mutant("Spark's cost left out of an aggregation", CostingContext, "add_engine_cost", _without_spark),
+        single_patch_mutant(
+            "Spark's cost left out of an aggregation", CostingContext, "add_engine_cost", _without_spark
+        ),
         checks.check_shedding_costs,
     ),
     (

@@ -1,8 +1,8 @@
-"""Binary plans over windows: rates, window sizes, CPU per unit of time, memory, and whether a machine can keep up.
+"""Binary plans over windows: rates, window sizes, CPU per unit of time, memory, and feasibility on a machine.
 
 A plan is a tree of frozen nodes: sources at the leaves, selections, joins with relations, and window joins. One walk
-(`plan_cost`) gives everything. In steady state all plans of a query put out the same rate, so what a plan is chosen for
-is what it takes.
+(`plan_cost`) computes everything. In steady state all plans of a query have the same output rate, so a plan is chosen
+by its cost.
 
     selection     λo = f·λ                      Wo = f·W
     join          λo = f·(W_R·λ_L + W_L·λ_R)    Wo = f·W_L·W_R
@@ -26,7 +26,7 @@ from watersmeet.planner.models.checks import (
     check_window,
 )
 
-#: Utilisation may reach its bound but not pass it; a bound that is met exactly must not fail by rounding.
+#: Utilisation may reach its bound but not exceed it; rounding must not reject a plan that meets the bound exactly.
 _ROUNDING = 1e-9
 
 
@@ -44,7 +44,7 @@ class SourceNode:
         check_window(self.window_rows, self.window_s, f'the window of "{self.name}"')
 
     def flow(self, kept: float = 1.0) -> NodeFlow:
-        """What comes out of a drop box that keeps this share: a count window stays full, a time window thins out."""
+        """Return the flow after a drop box that keeps this share: a count window stays full, a time window shrinks."""
         rate = self.rows_per_s * kept
         if self.window_rows is not None:
             return NodeFlow(rate, self.window_rows)
@@ -69,7 +69,7 @@ class SelectionNode:
 class RelationJoinNode:
     """A join with a table that does not change: a filter on the stream whose window is the table's cardinality.
 
-    `memory_rows` is what of the table is held in memory.
+    `memory_rows` counts the rows of the table in memory.
     """
 
     input: PlanNode
@@ -100,8 +100,9 @@ class SideCosts:
 
 @dataclass(frozen=True, slots=True)
 class JoinNode:
-    """A join of two inputs. `right_selectivity` is for rows that arrive on the right, where it differs (a one-to-many
-    join).
+    """A window join of two inputs.
+
+    `right_selectivity` applies to rows that arrive on the right, if it differs (a one-to-many join).
     """
 
     left: PlanNode
@@ -118,7 +119,7 @@ class JoinNode:
 
     @property
     def selectivities(self) -> tuple[float, float]:
-        """For rows that arrive on the left, and on the right."""
+        """Selectivities for rows that arrive on the left, and on the right."""
         return self.selectivity, self.selectivity if self.right_selectivity is None else self.right_selectivity
 
 
@@ -127,7 +128,7 @@ PlanNode = SourceNode | SelectionNode | RelationJoinNode | JoinNode
 
 @dataclass(frozen=True, slots=True)
 class NodeFlow:
-    """What comes out of a node: rows per second, and the rows that are valid at an instant."""
+    """Output of a node: rows per second, and the rows that are valid at an instant."""
 
     rows_per_s: float
     window_rows: float
@@ -135,9 +136,7 @@ class NodeFlow:
 
 @dataclass(frozen=True, slots=True)
 class BinaryPlanCost:
-    """A plan's output, its CPU in seconds per second, its memory in rows, and the rows per second its joins have to
-    handle.
-    """
+    """A plan's output, CPU seconds per second, memory in rows, and rows per second that its joins handle."""
 
     output: NodeFlow
     cpu: float
@@ -147,10 +146,11 @@ class BinaryPlanCost:
 
 @dataclass(frozen=True, slots=True)
 class RowBudget:
-    """What a machine has: processors, the share of them kept free as headroom, and rows of memory.
+    """Resources of a machine: processors, the share of them to keep free as headroom, and rows of memory.
 
     >>> RowBudget(processors=2, headroom=0.25).cpu
     1.5
+
     """
 
     processors: float = 1.0
@@ -167,37 +167,41 @@ class RowBudget:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU per second that may be used."""
+        """CPU seconds per second that may be used."""
         return self.processors * (1 - self.headroom)
 
     def holds(self, cost: BinaryPlanCost) -> bool:
-        """Whether a plan is feasible: Σ operator costs within the processors, Σ windows within the memory.
+        """Return whether a plan is feasible: Σ operator costs within the processors, Σ windows within the memory.
 
-        The paper writes Σ < 1, but calls plan (a) of Example 1 feasible at exactly 1; so the bound itself is allowed.
+        The paper writes Σ < 1, but calls plan (a) of Example 1 feasible at exactly 1. So the bound itself is allowed.
 
         References: Ayad, Naughton, eqs. 15 and 17, section 4 for processors and headroom.
         """
         return self.load(cost) <= 1 + _ROUNDING
 
     def load(self, cost: BinaryPlanCost) -> float:
-        """The share of the scarcer resource that a plan takes; above 1 it cannot run."""
+        """Return the share of the scarcer resource that a plan uses; a plan above 1 cannot run."""
         return max(cost.cpu / self.cpu, cost.memory_rows / self.memory_rows)
 
 
 def selection_flow(inner: NodeFlow, selectivity: float) -> NodeFlow:
-    """λo = f·λ, Wo = f·W: the window of a selection holds what of the last W rows has passed. References: Ayad,
-    Naughton, eqs. 1 and 2.
+    """Return the flow after a selection: λo = f·λ, Wo = f·W.
+
+    The window of a selection holds the rows of the last W that passed.
 
     >>> selection_flow(NodeFlow(rows_per_s=100, window_rows=10), 0.5)
     NodeFlow(rows_per_s=50.0, window_rows=5.0)
+
+    References: Ayad, Naughton, eqs. 1 and 2.
     """
     return NodeFlow(selectivity * inner.rows_per_s, selectivity * inner.window_rows)
 
 
 def join_flow(left: NodeFlow, right: NodeFlow, selectivities: tuple[float, float]) -> NodeFlow:
-    """λo = f·(W_R·λ_L + W_L·λ_R), Wo = f·W_L·W_R; with two selectivities, each for the rows that arrive on its side.
+    """Return the flow of a join: λo = f·(W_R·λ_L + W_L·λ_R), Wo = f·W_L·W_R.
 
-    The paper gives no window for two selectivities; their mean is taken, which is f where they are equal.
+    With two selectivities, each applies to the rows that arrive on its side. The paper gives no window for this case.
+    We use the mean of both, which is f if they are equal.
 
     >>> join_flow(NodeFlow(10, 10), NodeFlow(20, 10), (0.5, 0.5))
     NodeFlow(rows_per_s=150.0, window_rows=50.0)
@@ -210,13 +214,13 @@ def join_flow(left: NodeFlow, right: NodeFlow, selectivities: tuple[float, float
 
 
 def join_cpu(left: NodeFlow, right: NodeFlow, left_costs: SideCosts, right_costs: SideCosts) -> float:
-    """An arrival probes the other side's window, enters its own, and has one row leave it.
+    """Return the CPU of a join: an arrival probes the other window, enters its own, and evicts one row from it.
 
     >>> join_cpu(NodeFlow(10, 10), NodeFlow(20, 10), SideCosts(probe_s=0.25), SideCosts(probe_s=0.5))
     10.0
 
-    References: Ayad, Naughton, eq. 8. It prints C_I(R) + C_V(R) beside λ_L; rows that arrive on the left enter the left
-    window, as in eq. 2 of Kang, Naughton, Viglas, where it comes from.
+    References: Ayad, Naughton, eq. 8. It prints C_I(R) + C_V(R) as a factor of λ_L. But rows that arrive on the left
+    enter the left window, as in its source, eq. 2 of Kang, Naughton, Viglas.
     """
     from_left = right_costs.probe_s + left_costs.insert_s + left_costs.invalidate_s
     from_right = left_costs.probe_s + right_costs.insert_s + right_costs.invalidate_s
@@ -224,9 +228,10 @@ def join_cpu(left: NodeFlow, right: NodeFlow, left_costs: SideCosts, right_costs
 
 
 def nway_output(sources: Sequence[SourceNode], selectivity: float) -> NodeFlow:
-    """The product of all selectivities times Σ_k λ_k Π_{i≠k} W_i, whatever the plan; the window is f·Π W_i.
+    """Return the output of any plan: the product of all selectivities times Σ_k λ_k Π_{i≠k} W_i; the window is f·Π W_i.
 
-    >>> nway_output([SourceNode("a", 10, 10), SourceNode("b", 20, 10), SourceNode("c", 70, 10)], selectivity=0.1).rows_per_s
+    >>> sources = [SourceNode("a", 10, 10), SourceNode("b", 20, 10), SourceNode("c", 70, 10)]
+    >>> nway_output(sources, selectivity=0.1).rows_per_s
     1000.0
 
     References: Ayad, Naughton, observation 1, eqs. 5 and 6.
@@ -241,7 +246,7 @@ def nway_output(sources: Sequence[SourceNode], selectivity: float) -> NodeFlow:
 
 
 def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> BinaryPlanCost:
-    """Costs a plan in one walk; `kept` is the share that a drop box at each source lets through, 1 where none is named.
+    """Cost a plan in one walk. `kept` is the share that the drop box at each source keeps, 1 for sources not named.
 
     >>> a, b = SourceNode("a", 10, window_rows=10), SourceNode("b", 20, window_rows=10)
     >>> cost = plan_cost(JoinNode(a, b, 0.5, left_costs=SideCosts(probe_s=0.001), right_costs=SideCosts(probe_s=0.001)))
@@ -253,18 +258,21 @@ def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> Binary
     shares = dict(kept or {})
     names = [source.name for source in sources_of(plan)]
     if len(set(names)) != len(names):
-        raise PlanError(f"a source stands twice in a plan: {', '.join(names)}")
+        raise PlanError(f"a source occurs twice in a plan: {', '.join(names)}")
     if strangers := sorted(set(shares) - set(names)):
         raise PlanError(
-            f"a drop box at {listing(strangers)}, which is no source of the plan", hint=f"sources: {listing(names)}"
+            f"a drop box at {listing(strangers)}, which is not a source of the plan", hint=f"sources: {listing(names)}"
         )
     for name, share in shares.items():
-        check_share(share, f'what the drop box of "{name}" keeps', PlanError)
+        check_share(share, f'the share kept of "{name}"', PlanError)
     return _cost_node(plan, shares)
 
 
 def join_plan_cost(plan: JoinNode, left: BinaryPlanCost, right: BinaryPlanCost) -> BinaryPlanCost:
-    """The cost of a join from the costs of its two inputs. References: Ayad, Naughton, eqs. 8, 11, 12 and 13."""
+    """Return the cost of a join from the costs of its two inputs.
+
+    References: Ayad, Naughton, eqs. 8, 11, 12 and 13.
+    """
     sides = (left.output, right.output)
     return BinaryPlanCost(
         join_flow(*sides, plan.selectivities),
@@ -275,7 +283,7 @@ def join_plan_cost(plan: JoinNode, left: BinaryPlanCost, right: BinaryPlanCost) 
 
 
 def sources_of(plan: PlanNode) -> tuple[SourceNode, ...]:
-    """The sources of a plan from left to right."""
+    """Return the sources of a plan from left to right."""
     if isinstance(plan, SourceNode):
         return (plan,)
     if isinstance(plan, JoinNode):
@@ -284,10 +292,11 @@ def sources_of(plan: PlanNode) -> tuple[SourceNode, ...]:
 
 
 def plan_text(plan: PlanNode) -> str:
-    """A plan on one line.
+    """Format a plan on one line.
 
     >>> plan_text(JoinNode(SelectionNode(SourceNode("a", 1, 1), 0.5), SourceNode("b", 1, 1)))
     '(σ(a) ⋈ b)'
+
     """
     if isinstance(plan, SourceNode):
         return plan.name

@@ -1,9 +1,14 @@
-"""Drop boxes: which share of each stream to keep when no plan can keep up, for the highest output rate.
+"""Drop boxes: the share of each stream to keep if no plan keeps up, for the highest output rate.
 
-It is enough to drop at the sources (observations 2 and 3). With count windows both output and cost are linear in the
-shares kept, so the best shares are those of a continuous knapsack: the streams that put out most per unit of cost are
-kept first. The best plan to approximate need not be the best feasible plan, so plans are searched together with their
-drop boxes.
+It is enough to drop at the sources (observations 2 and 3). With count windows, output and cost are linear in the kept
+shares. So the best shares solve a continuous knapsack: the streams with the most output per unit of cost are kept
+first. The best plan to approximate need not be the best feasible plan, so plans are searched together with their drop
+boxes.
+
+The paper leaves out drop boxes before time windows. A time window shrinks with its stream, so shares multiply. In the
+logarithms of the shares, CPU and memory are convex. With time windows only, the logarithm of the output is linear, so
+there is one best point. Small steps find it, each of them a continuous knapsack over the changes of output and load
+(sequential linear programming). With mixed windows the result is a local optimum.
 
 References: Ayad, Naughton, section 5.
 """
@@ -20,9 +25,9 @@ from watersmeet.planner.models.ayad import BinaryPlanCost, PlanNode, RowBudget, 
 from watersmeet.planner.models.ayad_search import MOST_LISTED, JoinQuery, all_plans, best_plan
 from watersmeet.planner.models.checks import check_not_negative, check_positive, check_share
 
-#: Drop boxes before time windows take longer to find: of how many sources all plans are tried.
+#: Most sources for which all plans are tried if there are time windows, whose drop boxes take longer to find.
 MOST_THINNED = 4
-#: Of how many sources every pair is a start of its own where not all plans can be tried.
+#: Most sources for which every pair is a start of its own if not all plans can be tried.
 MOST_PAIRED = 7
 
 _ROUNDS, _HARDLY = 20, 1e-6
@@ -30,10 +35,9 @@ _ROUNDS, _HARDLY = 20, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class SheddingPolicy:
-    """What is asked of the drop boxes: a least rate per stream in rows per second, and a weight for a stream's part of
-    the output.
+    """Requirements on shedding: a least rate per stream in rows/s, and a weight for a stream's part of the output.
 
-    Where all windows are time windows every part shrinks by the same factor, so weights change nothing.
+    If all windows are time windows, every part shrinks by the same factor, so weights change nothing.
     """
 
     least_rows_per_s: Mapping[str, float] = field(default_factory=dict)
@@ -51,7 +55,7 @@ DEFAULT_POLICY = SheddingPolicy()
 
 @dataclass(frozen=True, slots=True)
 class ApproximatePlan:
-    """A plan with its drop boxes: the share of each source that is kept, and what the plan then costs and puts out."""
+    """A plan with its drop boxes: the share of each source that is kept, and the resulting cost and output."""
 
     plan: PlanNode
     kept: tuple[tuple[str, float], ...]
@@ -59,24 +63,26 @@ class ApproximatePlan:
 
     @property
     def output_rows_per_s(self) -> float:
+        """Output rate with the drop boxes."""
         return self.cost.output.rows_per_s
 
     @property
     def drops(self) -> bool:
+        """Whether any row is dropped."""
         return any(share < 1 for _, share in self.kept)
 
 
 def source_coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
-    """What each source adds to the output and to the CPU when it is kept whole: the plan costed with that source alone.
+    """Return what each source adds to output and CPU when it is kept whole: the plan costed with that source alone.
 
-    Both are linear in the shares, without a constant, as long as all windows are count windows.
+    Both are linear in the shares, without a constant, if all windows are count windows.
 
     References: Ayad, Naughton, eqs. 27 and 28.
     """
     sources = sources_of(plan)
     if any(source.window_rows is None for source in sources):
         raise PlanError(
-            "with time windows output is not linear in what is kept", hint="use best_drops, which takes any window"
+            "with time windows output is not linear in the kept shares", hint="use best_drops, which takes any window"
         )
     alone = {source.name: {other.name: float(other is source) for other in sources} for source in sources}
     costs = {name: plan_cost(plan, kept) for name, kept in alone.items()}
@@ -86,8 +92,9 @@ def source_coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
 def best_drops(
     plan: PlanNode, budget: RowBudget | None = None, policy: SheddingPolicy = DEFAULT_POLICY
 ) -> ApproximatePlan:
-    """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates
-    exceed.
+    """Return the drop boxes with which a plan has the highest output within the CPU budget.
+
+    Raise `PlanError` if even the least rates exceed the budget.
 
     >>> from watersmeet.planner.models.ayad import SideCosts, SourceNode, JoinNode
     >>> cost = SideCosts(probe_s=0.05)
@@ -100,7 +107,7 @@ def best_drops(
     allowed, least = budget or RowBudget(), _least_shares(plan, policy)
     if not allowed.holds(plan_cost(plan, least)):
         raise PlanError(
-            "the plan does not keep up even with the least that must be kept", hint=f"the plan: {plan_text(plan)}"
+            "the plan does not keep up even with the least rates of the policy", hint=f"the plan: {plan_text(plan)}"
         )
     timed = [source.window_rows is None for source in sources_of(plan)]
     if policy.weights and any(timed) and not all(timed):
@@ -116,10 +123,10 @@ def best_drops(
 def best_approximation(
     query: JoinQuery, budget: RowBudget | None = None, policy: SheddingPolicy = DEFAULT_POLICY
 ) -> ApproximatePlan:
-    """The plan that puts out the most with its drop boxes; among equals the one that costs less.
+    """Return the plan with the highest output with its drop boxes; on a tie, the cheaper one.
 
-    With few sources all plans are tried. With more, plans and drop boxes are improved in turn: the cheapest plan for
-    what is kept, then the best drop boxes of that plan, from several starts.
+    With few sources all plans are tried. With more, plans and drop boxes are improved in turn, from several starts: the
+    cheapest plan for the kept shares, then the best drop boxes of that plan.
 
     References: Ayad, Naughton, section 5.2, Figure 7.
     """
@@ -129,15 +136,13 @@ def best_approximation(
     plans = all_plans(query) if few else _list_promising_plans(query, allowed, policy)
     found = [each for plan in plans if (each := _find_drops(plan, allowed, policy)) is not None]
     if not found:
-        raise PlanError(
-            "no plan looked at has the memory for its windows and the time for the least rates that are demanded"
-        )
+        raise PlanError("no plan has enough memory for its windows and enough CPU for the least rates of the policy")
     most = max(each.output_rows_per_s for each in found)
     return min((each for each in found if each.output_rows_per_s >= most * (1 - 1e-9)), key=lambda each: each.cost.cpu)
 
 
 def filter_share(costs_per_s: Sequence[float], cpu: float = 1.0) -> float:
-    """The share of a single stream to keep in front of its filters, of the given costs per unit of time: cpu / Σ c(i).
+    """Return the share of a stream to keep before its filters, given their costs per unit of time: cpu / Σ c(i).
 
     >>> filter_share([1.0, 0.25])
     0.8
@@ -164,23 +169,25 @@ def _least_shares(plan: PlanNode, policy: SheddingPolicy) -> dict[str, float]:
     named = {*policy.least_rows_per_s, *policy.weights}
     if strangers := sorted(named - set(rates)):
         raise PlanError(
-            f"policy for {listing(strangers)}, which are no sources", hint=f"sources: {listing(list(rates))}"
+            f"the shedding policy names {listing(strangers)}, but the plan has no such source",
+            hint=f"sources: {listing(list(rates))}",
         )
     for name, rate in policy.least_rows_per_s.items():
         if rate > rates[name]:
-            raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
+            raise PlanError(f'the policy keeps {rate:g} rows/s of "{name}", but only {rates[name]:g} rows/s arrive')
     return {name: policy.least_rows_per_s.get(name, 0.0) / rate for name, rate in rates.items()}
 
 
 def _find_drops(plan: PlanNode, budget: RowBudget, policy: SheddingPolicy) -> ApproximatePlan | None:
-    """None where this plan cannot even keep the least that must be kept; another may."""
+    """Return the best drop boxes, or None if this plan cannot keep even the least rates; another plan may."""
     least = plan_cost(plan, _least_shares(plan, policy))
     return best_drops(plan, budget, policy) if budget.holds(least) else None
 
 
 def _list_promising_plans(query: JoinQuery, budget: RowBudget, policy: SheddingPolicy) -> list[PlanNode]:
-    """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two
-    sources favoured.
+    """List the plans found while plans and drop boxes are improved in turn.
+
+    The starts are everything kept, and one or two sources favoured.
     """
     names = [source.name for source in query.sources]
     pairs = combinations(names, 2) if len(names) <= MOST_PAIRED else ()
@@ -199,7 +206,7 @@ def _list_promising_plans(query: JoinQuery, budget: RowBudget, policy: SheddingP
 
 @dataclass(frozen=True, slots=True)
 class KnapsackItem:
-    """Taken whole it gains `gain` and costs `cost`; at least the share `least` must be taken."""
+    """An item that gains `gain` and costs `cost` if taken whole; at least the share `least` must be taken."""
 
     gain: float
     cost: float
@@ -212,7 +219,7 @@ class KnapsackItem:
 
 
 def continuous_knapsack(items: Sequence[KnapsackItem], capacity: float) -> tuple[float, ...]:
-    """The shares of the items that gain the most within the capacity: first what must be taken, then by gain per cost.
+    """Return the shares with the highest gain within the capacity: first the least shares, then by gain per cost.
 
     >>> continuous_knapsack([KnapsackItem(gain=10, cost=5), KnapsackItem(gain=9, cost=3)], capacity=5)
     (0.4, 1.0)
@@ -223,7 +230,7 @@ def continuous_knapsack(items: Sequence[KnapsackItem], capacity: float) -> tuple
     shares = [item.least for item in items]
     left = capacity - sum(item.cost * item.least for item in items)
     if left < -1e-9 * max(capacity, 1.0):
-        raise PlanError(f"what must be kept costs {capacity - left:g}, and there is only {capacity:g}")
+        raise PlanError(f"the least shares cost {capacity - left:g}, but the capacity is {capacity:g}")
     for number in sorted(range(len(items)), key=lambda number: -_gain_per_cost(items[number])):
         item = items[number]
         room = max(left, 0.0) / item.cost if item.cost else 1.0
@@ -238,10 +245,10 @@ def _gain_per_cost(item: KnapsackItem) -> float:
 
 
 Shares = dict[str, float]
-#: What comes out, or the share of the scarcer resource that is taken, when these shares are kept.
+#: Output, or the used share of the scarcer resource, if these shares are kept.
 Measure = Callable[[Shares], float]
 
-#: Shares below this are none; logarithms need something to hold on to.
+#: Least share: a logarithm of zero does not exist.
 _LEAST = 1e-6
 _FIRST_STEP, LAST_STEP = 0.5, 1e-4
 _NUDGE = 1e-6
@@ -249,20 +256,20 @@ _NEAR = 1e-9
 
 
 def best_time_window_shares(plan: PlanNode, budget: RowBudget, least: Mapping[str, float]) -> Shares:
-    """The share of each source to keep so that the plan's output is the highest within the budget, which must hold the
-    least shares.
+    """Return the kept shares with the highest output within the budget, which must hold the least shares.
 
     >>> from watersmeet.planner.models.ayad import SideCosts, SourceNode, JoinNode
     >>> cost = SideCosts(probe_s=0.05)
     >>> plan = JoinNode(SourceNode("a", 20, window_s=10), SourceNode("b", 80, window_s=10), 0.5, None, cost, cost)
     >>> {name: round(share, 4) for name, share in best_time_window_shares(plan, RowBudget(), {"a": 0, "b": 0}).items()}
     {'a': 0.5, 'b': 0.125}
+
     """
-    wanted = {source.name: least.get(source.name, 0.0) for source in sources_of(plan)}
+    minimums = {source.name: least.get(source.name, 0.0) for source in sources_of(plan)}
     return climb_shares(
         lambda shares: plan_cost(plan, shares).output.rows_per_s,
         lambda shares: budget.load(plan_cost(plan, shares)),
-        wanted,
+        minimums,
     )
 
 
@@ -273,16 +280,19 @@ def climb_shares(
     start: Mapping[str, float] | None = None,
     last_step: float = LAST_STEP,
 ) -> Shares:
-    """The shares of the highest output with a load of at most 1, none below its least, going up from a start (by
-    default everything).
+    """Climb from a start (default: everything kept) to the shares with the highest output at a load of at most 1.
 
-    >>> shares = climb_shares(lambda kept: kept["a"] * kept["b"], lambda kept: kept["a"] + 4 * kept["b"], {"a": 0, "b": 0})
+    No share goes below its least.
+
+    >>> output, load = lambda kept: kept["a"] * kept["b"], lambda kept: kept["a"] + 4 * kept["b"]
+    >>> shares = climb_shares(output, load, least={"a": 0, "b": 0})
     >>> {name: round(share, 3) for name, share in shares.items()}
     {'a': 0.5, 'b': 0.125}
+
     """
     lowest = {name: max(share, _LEAST) for name, share in least.items()}
-    begun = {name: max((start or {}).get(name, 1.0), share) for name, share in lowest.items()}
-    best, step = shrink_to_load(load, lowest, begun), _FIRST_STEP
+    initial = {name: max((start or {}).get(name, 1.0), share) for name, share in lowest.items()}
+    best, step = shrink_to_load(load, lowest, initial), _FIRST_STEP
     while step > last_step:
         moved = _step_shares(output, load, lowest, best, step)
         if output(moved) > output(best) * (1 + 1e-12):
@@ -293,7 +303,7 @@ def climb_shares(
 
 
 def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares:
-    """All shares scaled down alike, none below its lowest, until the load is at most 1."""
+    """Scale all shares down alike, none below its lowest, until the load is at most 1."""
     heavy = load(shares)
     if heavy <= 1:
         return shares
@@ -302,8 +312,7 @@ def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -
     for _ in range(60):
         if light >= 1 - _NEAR or too_much - fits <= _NEAR * too_much:
             break
-        # The load is nearly a straight line between the two; a little off the line keeps either end from staying where
-        # it is.
+        # The load is nearly linear between the two ends. Bounding the guess keeps either end from getting stuck.
         guess = min(max((1 - _NEAR / 2 - light) / (heavy - light), 0.02), 0.98)
         scale = fits + guess * (too_much - fits)
         reached = load(_scale_shares(shares, scale, lowest))
@@ -315,7 +324,7 @@ def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -
 
 
 def _step_shares(output: Measure, load: Measure, lowest: Shares, shares: Shares, step: float) -> Shares:
-    """The best exchange of at most `step` in each logarithm, as far as slopes tell, brought back within the load."""
+    """Return the best exchange of at most `step` in each logarithm by the slopes, scaled back within the load."""
     below = {name: max(math.log(lowest[name] / share), -step) for name, share in shares.items()}
     above = {name: min(-math.log(share), step) for name, share in shares.items()}
     whole, taken_now = output(shares), load(shares)

@@ -1,9 +1,10 @@
 """The best binary plan of a join query: dynamic programming over subsets of its sources.
 
-Rates and windows of a partial join depend on which sources it covers, not on how, so the best plan of a set joins best
-plans of its parts. Of each set the plans that no other beats in both CPU and memory are kept, so that either can be
-minimised under a bound on the other. Up to `MOST_EXACT` sources this is exact, cross products and bushy trees included;
-with more, the join that adds least is made first, and so on. Predicates on one source are evaluated before any join.
+Rates and windows of a partial join depend on the set of its sources, not on the join order. So the best plan of a set
+joins best plans of its parts. For each set the search keeps the plans that no other plan beats in both CPU and memory,
+so that either can be minimised under a bound on the other. Up to `MOST_EXACT` sources this is exact, cross products and
+bushy trees included. With more, a greedy search always makes the join that adds the least cost. Predicates on one
+source are evaluated before any join.
 
 References: Ayad, Naughton, section 4, "Complexity of Optimization".
 """
@@ -36,16 +37,17 @@ from watersmeet.planner.models.kang import STRUCTURE_COSTS, Weights, WindowLoad,
 MOST_EXACT = 9
 MOST_LISTED = 6
 
-#: What a join of two inputs costs per row on either side.
+#: Costs per row of a join of two inputs, for either side.
 JoinCosts = Callable[[NodeFlow, NodeFlow], tuple[SideCosts, SideCosts]]
 Objective = Literal["cpu", "memory"]
 
 
 def cost_per_row(seconds: float) -> JoinCosts:
-    """Every arriving row costs the same, whatever the join: the simplification of Example 1.
+    """Charge every arriving row the same in every join: the simplification of Example 1.
 
     >>> cost_per_row(0.004)(NodeFlow(10, 10), NodeFlow(20, 10))[0].probe_s
     0.004
+
     """
     check_not_negative(seconds, "the cost of a join per row", PlanError)
     side = SideCosts(probe_s=seconds)
@@ -53,7 +55,7 @@ def cost_per_row(seconds: float) -> JoinCosts:
 
 
 def cost_by_structure(weights: Weights) -> JoinCosts:
-    """Each side's window kept in the structure that suits its rates best.
+    """Store each side's window in the structure that suits its rates best.
 
     References: Kang, Naughton, Viglas, eqs. 2 to 6; Ayad, Naughton, section 3.3.2.
     """
@@ -70,7 +72,7 @@ class SourceFilter:
     relation_rows: float | None = None
 
     def __post_init__(self) -> None:
-        self.over(SourceNode(self.source, 1, window_rows=1))  # the node knows what it refuses
+        self.over(SourceNode(self.source, 1, window_rows=1))  # the node validates its arguments
 
     def over(self, plan: PlanNode) -> PlanNode:
         if self.relation_rows is None:
@@ -79,14 +81,17 @@ class SourceFilter:
 
     @property
     def rank(self) -> float:
-        """Rows added per second of cost, below zero where rows are taken away: filters go by ascending rank."""
+        """Rows added per second of cost, negative if rows are removed: filters are applied by ascending rank."""
         added = self.selectivity * (1.0 if self.relation_rows is None else self.relation_rows) - 1
         return added / self.cost_s if self.cost_s else math.copysign(math.inf, added) if added else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPredicate:
-    """A join predicate between two sources; `right_selectivity` is for rows arriving on the second, where it differs."""
+    """A join predicate between two sources.
+
+    `right_selectivity` applies to rows that arrive on the second source, if it differs.
+    """
 
     left: str
     right: str
@@ -99,7 +104,7 @@ class JoinPredicate:
             check_selectivity(self.right_selectivity, "the selectivity of a join predicate")
 
     def selectivities(self, left: frozenset[str], right: frozenset[str]) -> tuple[float, float] | None:
-        """For rows arriving on either side of a join of these sets, or None where the predicate is not between them."""
+        """Return the selectivities for rows from either side of a join of these sets; None if not between them."""
         forth, back = self.selectivity, self.selectivity if self.right_selectivity is None else self.right_selectivity
         if self.left in left and self.right in right:
             return forth, back
@@ -108,9 +113,7 @@ class JoinPredicate:
 
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """A conjunctive query over windows: sources, predicates on one of them, predicates between two, and what joins
-    cost.
-    """
+    """A conjunctive query over windows: sources, predicates on one source and between two, and the costs of joins."""
 
     sources: tuple[SourceNode, ...]
     predicates: tuple[JoinPredicate, ...]
@@ -126,18 +129,18 @@ class JoinQuery:
         ]
         if strangers := sorted(set(named) - set(names)):
             raise PlanError(
-                f"predicates on {listing(strangers)}, which are no sources", hint=f"sources: {listing(names)}"
+                f"predicates on {listing(strangers)}, which are not sources", hint=f"sources: {listing(names)}"
             )
 
     def leaf(self, source: SourceNode) -> PlanNode:
-        """A source under its filters, the one that takes most away per cost first."""
+        """Return a source under its filters; the filter that removes the most rows per cost comes first."""
         plan: PlanNode = source
         for each in sorted((each for each in self.filters if each.source == source.name), key=lambda each: each.rank):
             plan = each.over(plan)
         return plan
 
     def join(self, left: PartialPlan, right: PartialPlan) -> JoinNode:
-        """A join of two partial plans, under all predicates between them."""
+        """Return a join of two partial plans, with all predicates between them."""
         between = [both for tie in self.predicates if (both := tie.selectivities(left.names, right.names)) is not None]
         from_left, from_right = math.prod(both[0] for both in between), math.prod(both[1] for both in between)
         costs = self.join_costs(left.cost.output, right.cost.output)
@@ -155,9 +158,7 @@ class PartialPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanChoice:
-    """The plan found, whether the machine can keep up with it, whether there is surely none better, and how many joins
-    were costed.
-    """
+    """The chosen plan, whether it is feasible, whether it is provably the best, and how many joins were costed."""
 
     plan: PlanNode
     cost: BinaryPlanCost
@@ -172,7 +173,7 @@ def best_plan(
     objective: Objective = "cpu",
     kept: Mapping[str, float] | None = None,
 ) -> PlanChoice:
-    """The feasible plan with the least CPU, or memory; where none is feasible, the least of all, marked so.
+    """Return the feasible plan with the least CPU or memory; if none is feasible, the cheapest plan, marked so.
 
     References: Ayad, Naughton, eqs. 14 to 17.
     """
@@ -185,12 +186,13 @@ def best_plan(
 
 
 def all_plans(query: JoinQuery) -> list[PlanNode]:
-    """Every binary tree over the sources, bushy ones and cross products included; left and right are not told apart.
+    """List every binary tree over the sources, bushy ones and cross products included; mirror images count once.
 
     >>> from watersmeet.planner.models.ayad import plan_text
     >>> streams = tuple(SourceNode(name, 1, window_rows=1) for name in "abc")
     >>> [plan_text(plan) for plan in all_plans(JoinQuery(streams, (), cost_per_row(0)))]
     ['(a ⋈ (b ⋈ c))', '((a ⋈ b) ⋈ c)', '((a ⋈ c) ⋈ b)']
+
     """
     if len(query.sources) > MOST_LISTED:
         raise PlanError(
@@ -211,7 +213,7 @@ def _list_trees(query: JoinQuery, leaves: tuple[PartialPlan, ...]) -> list[Parti
 
 
 def _search_exactly(query: JoinQuery, leaves: list[PartialPlan]) -> tuple[list[PartialPlan], int]:
-    """The plans for all sources that no other beats in both CPU and memory, from those of every smaller set."""
+    """Return the plans that no other plan beats in both CPU and memory, and how many joins were costed."""
     fronts, looked_at = {leaf.names: [leaf] for leaf in leaves}, 0
     for size in range(2, len(leaves) + 1):
         for chosen in combinations(leaves, size):
@@ -225,7 +227,7 @@ def _search_exactly(query: JoinQuery, leaves: list[PartialPlan]) -> tuple[list[P
 def _search_greedily(
     query: JoinQuery, leaves: list[PartialPlan], objective: Objective
 ) -> tuple[list[PartialPlan], int]:
-    """One plan: of all joins that could be made next, always the one that adds least."""
+    """Return one plan: of all possible next joins, always make the one that adds the least."""
     parts, looked_at = list(leaves), 0
     while len(parts) > 1:
         joins = [(_join_plans(query, one, other), one, other) for one, other in combinations(parts, 2)]
@@ -236,7 +238,7 @@ def _search_greedily(
 
 
 def _added_cost(objective: Objective, joined: PartialPlan, one: PartialPlan, other: PartialPlan) -> tuple[float, float]:
-    """What a join adds to the objective; of equals, the one with the smaller output."""
+    """Return what a join adds to the objective; on a tie, the smaller output wins."""
     added = (
         _objective_key(objective, joined.cost)[0]
         - _objective_key(objective, one.cost)[0]
@@ -246,7 +248,7 @@ def _added_cost(objective: Objective, joined: PartialPlan, one: PartialPlan, oth
 
 
 def _list_splits(leaves: tuple[PartialPlan, ...]) -> Iterator[tuple[tuple[PartialPlan, ...], tuple[PartialPlan, ...]]]:
-    """Each way to part the leaves in two, once: the first leaf is always on the left."""
+    """Yield each way to split the leaves in two, once: the first leaf is always on the left."""
     first, *rest = leaves
     for size in range(len(rest)):
         for chosen in combinations(rest, size):
@@ -280,7 +282,7 @@ def _objective_key(objective: Objective, cost: BinaryPlanCost) -> tuple[float, f
 
 
 def _side_costs(own: NodeFlow, other: NodeFlow, weights: Weights) -> SideCosts:
-    """The cheapest structure's cost of one probe, and of one insertion and one invalidation."""
+    """Return the cheapest structure's cost of one probe, one insertion and one invalidation."""
     load = WindowLoad(own.window_rows, own.rows_per_s, other.rows_per_s)
     best = min(STRUCTURE_COSTS, key=lambda structure: structure_cost(structure, load, weights))
     update_s = structure_cost(best, WindowLoad(own.window_rows, 1, 0), weights) / 2

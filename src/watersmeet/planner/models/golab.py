@@ -36,7 +36,7 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class WindowedStream:
-    """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C) instead of `window_s` (T).
+    """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C), not `window_s` (T).
 
     `buckets` (b) is 1 without a hash index. `theta` is the selectivity of a predicate other than equality that ties
     this window to the common attribute; None means equality. `weight` is the cost of one comparison with this window
@@ -90,7 +90,8 @@ class Intervals:
             check_not_negative(self.expire_s, "the expiration interval", PlanError)
             if self.expire_s < self.evaluate_s:
                 raise PlanError(
-                    f"expiration every {self.expire_s} s would come more often than evaluation every {self.evaluate_s} s"
+                    f"expiration every {self.expire_s} s would come more often than evaluation every"
+                    f" {self.evaluate_s} s"
                 )
 
     @property
@@ -179,7 +180,7 @@ def origin_comparisons(join: Join, origin: int, order: Order, intervals: Interva
     >>> three = CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40)))
     >>> origin_comparisons(three, origin=0, order=(0, 1, 2))
     1400.0
-    >>> origin_comparisons(three, origin=2, order=(0, 1, 2))  # every pair of S1 and S2 is compared before the new row is reached
+    >>> origin_comparisons(three, origin=2, order=(0, 1, 2))  # compares every pair of S1 and S2 before the new row
     100200.0
 
     References: Golab, Özsu, appendix A: C and L (origin first), G and H (origin anywhere).
@@ -214,7 +215,7 @@ def loop_comparisons(join: Join, rows: Sequence[float], outer: Order, target: in
 
 
 def scanned_rows(join: Join, rows: Sequence[float], outer: Order, target: int) -> float:
-    """Estimate the rows that a loop scans for one composite row of the outer loops: the window, or one of its b buckets.
+    """Estimate the rows that a loop scans per composite row of the outer loops: the window, or one of its b buckets.
 
     A bucket holds at least the matching rows, so more buckets than values save nothing. Matches do not depend on b.
 
@@ -241,7 +242,8 @@ def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
     With buckets on all windows it is the Multi-Way Hash Join, with buckets on some of them the hybrid.
 
-    >>> [round(cost) for cost in eager_nlj(CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40))), (0, 1, 2))]
+    >>> streams = WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40)
+    >>> [round(cost) for cost in eager_nlj(CommonAttribute(streams), (0, 1, 2))]
     [1400, 1400, 1200]
 
     References: Golab, Özsu, section 3.2 and appendix A, C.

@@ -1,10 +1,16 @@
-"""Join orders: the paper's heuristics, each a function that says which order it found and how many it looked at, and
-exhaustive search.
+"""Join orders: the paper's heuristics, exhaustive search, and dynamic programming over subsets.
 
-A global order stands for one order per origin, the origin first (`origin_first`); its cost is the sum over the origins.
-Streams are numbered from zero.
+Each search returns its order and the number of orders it costed. A global order is one order per origin, the origin
+first (`origin_first`), and its cost is the sum over the origins. Streams are numbered from zero.
 
-References: Golab, Özsu, section 5.
+The cost of a loop depends on the *set* of windows outside it, not on their order (`loop_comparisons`). So the best
+order of a set of windows ends with some window after the best order of the others. Dynamic programming over subsets
+finds in n·2ⁿ steps what n! orders would. It is exact, and applies to every algorithm that lets each origin have its own
+order. The paper's global orders bind all origins to one order instead.
+
+`JoinGraph` describes joins on different attributes: which streams a predicate ties together, and its selectivity.
+
+References: Golab, Özsu, section 5; section 5.4 for "Joins on different attributes".
 """
 
 from __future__ import annotations
@@ -32,10 +38,10 @@ from watersmeet.planner.models.golab import (
     origin_rows,
 )
 
-#: The most orders exhaustive search agrees to cost: eight streams.
+#: Most orders that an exhaustive search costs: eight streams.
 MOST_ORDERS = factorial(8)
 
-#: Costs closer than this are equal: which of two equal orders is found must not depend on rounding.
+#: Costs closer than this are equal, so that rounding does not decide between two equal orders.
 _EQUAL = 1e-12
 
 
@@ -50,7 +56,7 @@ class OrderResult:
 
 @dataclass(slots=True)
 class OrderCosts:
-    """Costs orders, each once, and remembers how many."""
+    """Costs of orders, each computed once and counted."""
 
     cost_of: Callable[[Order], float]
     costs: dict[Order, float] = field(default_factory=dict)
@@ -61,7 +67,7 @@ class OrderCosts:
         return self.costs[order]
 
     def best(self, orders: Iterable[Order]) -> OrderResult:
-        """The cheapest of these; the first of equals."""
+        """Return the cheapest of these orders; on a tie, the first."""
         best: Order | None = None
         for order in orders:
             if best is None or self.cost(order) < self.cost(best) * (1 - _EQUAL):
@@ -72,10 +78,12 @@ class OrderCosts:
 
 
 def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGER) -> float:
-    """Comparisons per unit of time of a global order, over all origins.
+    """Estimate comparisons per unit of time of a global order, over all origins.
 
-    >>> round(global_cost(CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40))), (0, 1, 2)))
+    >>> streams = WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40)
+    >>> round(global_cost(CommonAttribute(streams), (0, 1, 2)))
     4000
+
     """
     return fsum(
         origin_comparisons(join, origin, origin_first(origin, order), intervals) for origin in range(len(join.streams))
@@ -83,13 +91,13 @@ def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGE
 
 
 def search_all_orders(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """The best of all n! global orders."""
+    """Return the best of all n! global orders."""
     _refuse_too_many(factorial(len(join.streams)))
     return _global_costs(join, intervals).best(permutations(range(len(join.streams))))
 
 
 def search_all_orders_per_origin(join: CommonAttribute, intervals: Intervals = EAGER) -> tuple[OrderResult, ...]:
-    """The best order for each origin, its new rows at any place: n! orders for each of n origins."""
+    """Return the best order for each origin, its new rows at any position: n! orders for each of n origins."""
     _refuse_too_many(factorial(len(join.streams)))
     return tuple(
         _origin_costs(join, origin, intervals).best(permutations(range(len(join.streams))))
@@ -98,8 +106,9 @@ def search_all_orders_per_origin(join: CommonAttribute, intervals: Intervals = E
 
 
 def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Heuristic 1: the smallest binary join first, then always the window that leaves the fewest rows; both ends of the
-    pair are tried.
+    """Apply heuristic 1: the smallest binary join first, then always the window that leaves the fewest rows.
+
+    Both orders of the first pair are tried.
 
     References: Golab, Özsu, section 5.1, the initial heuristic.
     """
@@ -107,13 +116,14 @@ def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) ->
 
 
 def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Heuristic 2: from the order of heuristic 1, each stream faster than the average tries every higher place but the
-    top.
+    """Apply heuristic 2: move each stream faster than the average to its best higher position, except the top.
 
-    One fast stream after the other, each staying where it is best: at most n places for each of f streams. (The paper
-    tries them in combination, up to n^f.)
+    It starts from the order of heuristic 1 and moves one fast stream at a time: at most n positions for each of f
+    streams. (The paper tries them in combination, up to n^f.)
 
-    >>> fast_streams_up(CommonAttribute((WindowedStream(100, 100, 200), WindowedStream(1, 100, 200), WindowedStream(1, 100, 20), WindowedStream(3, 100, 2))))
+    >>> first_two = WindowedStream(100, 100, 200), WindowedStream(1, 100, 200)
+    >>> last_two = WindowedStream(1, 100, 20), WindowedStream(3, 100, 2)
+    >>> fast_streams_up(CommonAttribute((*first_two, *last_two)))
     OrderResult(order=(1, 0, 2, 3), cost=80400.0, looked_at=4)
 
     References: Golab, Özsu, section 5.1, the augmented heuristic.
@@ -124,10 +134,10 @@ def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Orde
 
 
 def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[OrderResult, ...]:
-    """Heuristic 3: an order per origin with its new rows at any place; the origin's window counts as the rows of the
-    last τ.
+    """Apply heuristic 3: an order per origin, its new rows at any position.
 
-    The orders of heuristics 1 and 2 over windows so resized, where the new rows may also move to the top.
+    The origin's window counts as the rows of the last τ. These are the orders of heuristics 1 and 2 over the resized
+    windows, and the new rows may also move to the top.
 
     References: Golab, Özsu, section 5.2.
     """
@@ -137,11 +147,11 @@ def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[OrderResul
 
 
 def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Heuristic 4: heuristics 1 and 2 with each window's T divided by its buckets when join sizes are compared.
+    """Apply heuristic 4: heuristics 1 and 2 with each window's T divided by its buckets when join sizes are compared.
 
-    With equally many buckets everywhere this is the order of the nested loops. With different ones the division
-    misjudges sizes, because buckets save comparisons but let no fewer rows through; so the undivided sizes are tried as
-    well.
+    With the same number of buckets everywhere, this is the order of the nested loops. With different numbers the
+    division misjudges sizes, because buckets save comparisons but let the same rows through. So the undivided sizes are
+    tried as well.
 
     References: Golab, Özsu, section 5.3.
     """
@@ -155,8 +165,9 @@ def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResu
 
 
 def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Heuristic 5, for the hybrid: windows without a hash index outermost, indexed ones innermost, each part by
-    heuristic 1.
+    """Apply heuristic 5 for the hybrid: windows without a hash index outermost, indexed ones innermost.
+
+    Each part is ordered by heuristic 1.
 
     References: Golab, Özsu, section 5.4, "Hybrid Hash-NLJ".
     """
@@ -167,10 +178,10 @@ def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> Or
 
 
 def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Heuristic 7: windows whose comparisons cost more than the average near the top, dearest first, the rest by
-    heuristics 1 and 2.
+    """Apply heuristic 7: windows with above-average comparison cost near the top, the most expensive first.
 
-    Near the top a predicate is evaluated for fewer composite rows. Without an expensive predicate this is heuristic 2.
+    The rest is ordered by heuristics 1 and 2. Near the top a predicate is evaluated for fewer composite rows. Without
+    an expensive predicate this is heuristic 2.
 
     References: Golab, Özsu, section 5.4, "Expensive predicates".
     """
@@ -187,17 +198,20 @@ def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Ord
 
 
 def shrink_to_buckets(join: CommonAttribute) -> CommonAttribute:
-    """The same join with each window as long as one of its buckets: T/b, or C/b rows.
+    """Return the same join with each window as long as one of its buckets: T/b, or C/b rows.
 
-    >>> shrink_to_buckets(CommonAttribute((WindowedStream(1, 100, 50, buckets=5), WindowedStream(1, 100, 50)))).streams[0].window_s
+    >>> join = CommonAttribute((WindowedStream(1, 100, 50, buckets=5), WindowedStream(1, 100, 50)))
+    >>> shrink_to_buckets(join).streams[0].window_s
     20.0
+
     """
     return CommonAttribute(tuple(_shrink_to_bucket(stream) for stream in join.streams))
 
 
 def have_rates_changed(before: Sequence[float], now: Sequence[float], threshold: float) -> bool:
-    """Heuristic 8: whether any rate has changed by more than the share `threshold`, so that orders should be looked for
-    again.
+    """Apply heuristic 8: return whether any rate changed by more than the share `threshold`.
+
+    If so, the orders should be searched again.
 
     >>> have_rates_changed([10, 1], [11, 1], threshold=0.2), have_rates_changed([10, 1], [10, 2], threshold=0.2)
     (False, True)
@@ -217,7 +231,7 @@ def _origin_costs(join: CommonAttribute, origin: int, intervals: Intervals) -> O
 
 
 def _order_by_join_size(join: CommonAttribute, intervals: Intervals) -> Order:
-    """The smallest binary join, then always the window that leaves the fewest rows."""
+    """Return the smallest binary join, then always the window that leaves the fewest rows."""
     count = len(join.streams)
     order: Order = min(permutations(range(count), 2), key=lambda pair: intermediate_rows(join, pair, intervals))
     while len(order) < count:
@@ -231,14 +245,14 @@ def _swap_first_two(order: Order) -> list[Order]:
 
 
 def _list_fast_streams(streams: Sequence[WindowedStream]) -> list[int]:
-    """Streams faster than the average, the fastest first."""
+    """List streams faster than the average, the fastest first."""
     mean = fsum(stream.rows_per_s for stream in streams) / len(streams)
     fast = [each for each, stream in enumerate(streams) if stream.rows_per_s > mean * (1 + _EQUAL)]
     return sorted(fast, key=lambda each: -streams[each].rows_per_s)
 
 
 def _move_up(trials: OrderCosts, start: Order, movers: Iterable[int], top: int) -> OrderResult:
-    """Lets each mover in turn take the best place between `top` and where it stands."""
+    """Move each stream in turn to its best position between `top` and its current one."""
     best = trials.best([start])
     for mover in movers:
         at = best.order.index(mover)
@@ -277,8 +291,9 @@ def _refuse_too_many(orders: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate between two streams: the share `selectivity` of their pairs of rows satisfies it; `equality` can use
-    a hash index.
+    """A predicate between two streams that the share `selectivity` of their row pairs satisfies.
+
+    An `equality` can use a hash index.
     """
 
     first: int
@@ -300,11 +315,13 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class JoinGraph:
-    """Streams tied pair by pair; predicates are taken to be independent, so selectivities multiply.
+    """Streams tied pair by pair; predicates are assumed independent, so selectivities multiply.
 
-    >>> chain = JoinGraph((WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
+    >>> streams = WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)
+    >>> chain = JoinGraph(streams, (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
     >>> intermediate_rows(chain, (0, 1)), intermediate_rows(chain, (0, 2)), intermediate_rows(chain, (0, 1, 2))
     (100.0, 300.0, 300.0)
+
     """
 
     streams: tuple[WindowedStream, ...]
@@ -316,7 +333,8 @@ class JoinGraph:
         for predicate in self.predicates:
             if not predicate.within(range(len(self.streams))):
                 raise PlanError(
-                    f"a predicate between streams {predicate.first} and {predicate.second}, but there are {len(self.streams)}"
+                    f"a predicate between streams {predicate.first} and {predicate.second},"
+                    f" but there are {len(self.streams)}"
                 )
 
     def selectivity(self, members: Sequence[int]) -> float:
@@ -328,17 +346,18 @@ class JoinGraph:
         return any(predicate.equality and predicate.between(outer, target) for predicate in self.predicates)
 
     def ties(self, outer: Sequence[int], target: int) -> bool:
-        """Whether any predicate, of whatever kind, ties the target to the outer streams."""
+        """Return whether any predicate of any kind ties the target to the outer streams."""
         return any(predicate.between(outer, target) for predicate in self.predicates)
 
 
 def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """Heuristic for different attributes: the origin first, then at each step the predicate that leaves the fewest
-    rows.
+    """Order by the heuristic for different attributes: the origin, then always the window that leaves the fewest rows.
 
-    Only windows the join graph reaches are looked at; where it reaches none, the smallest window is multiplied in.
+    Only windows that the join graph reaches are candidates. If it reaches none, the smallest window comes next as a
+    cross product.
 
-    >>> chain = JoinGraph((WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
+    >>> streams = WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)
+    >>> chain = JoinGraph(streams, (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
     >>> most_selective_next(chain, origin=2)
     OrderResult(order=(2, 1, 0), cost=40.0, looked_at=1)
 
@@ -353,7 +372,7 @@ def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EA
 
 
 def search_orders_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """The cheapest of all orders that start at this origin and follow the graph."""
+    """Return the cheapest of all orders that start at this origin and follow the graph."""
     orders = [_start_order(graph, origin)]
     for _ in range(len(graph.streams) - 1):
         orders = [(*order, window) for order in orders for window in reachable_windows(graph, order)]
@@ -361,9 +380,7 @@ def search_orders_from(graph: JoinGraph, origin: int, intervals: Intervals = EAG
 
 
 def reachable_windows(graph: JoinGraph, order: Order) -> list[int]:
-    """The windows that may come next: those a predicate ties to the order so far, or all that are left where there is
-    none.
-    """
+    """Return the windows that may come next: those tied to the order so far, or all remaining ones if there is none."""
     left = [each for each in range(len(graph.streams)) if each not in order]
     return [each for each in left if graph.ties(order, each)] or left
 
@@ -378,20 +395,23 @@ MOST_STREAMS = 14
 
 
 def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """The cheapest order with the origin outermost: Eager and Lazy Multi-Way NLJ, Multi-Way Hash Join, hybrid.
+    """Return the cheapest order with the origin outermost: Eager and Lazy Multi-Way NLJ, Multi-Way Hash Join, hybrid.
 
     `looked_at` counts the extensions of a partial order by one window.
 
     >>> from watersmeet.planner.models.golab import CommonAttribute, WindowedStream
-    >>> four = CommonAttribute((WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40), WindowedStream(3, 100, 5)))
+    >>> first_two = WindowedStream(10, 100, 500), WindowedStream(1, 100, 50)
+    >>> last_two = WindowedStream(1, 200, 40), WindowedStream(3, 100, 5)
+    >>> four = CommonAttribute((*first_two, *last_two))
     >>> best_order_from(four, origin=3)
     OrderResult(order=(3, 0, 1, 2), cost=6000.0, looked_at=12)
+
     """
     return _search_subsets(join, origin, intervals, [(origin,)])
 
 
 def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """The cheapest order with the origin's new rows at any place: General Lazy Multi-Way NLJ."""
+    """Return the cheapest order with the origin's new rows at any position: General Lazy Multi-Way NLJ."""
     return _search_subsets(join, origin, intervals, [(each,) for each in range(len(join.streams))])
 
 

@@ -7,7 +7,7 @@ A plan is the set of inputs that carry an early aggregation (EA) operator. The e
     update window k                                       U
     update the aggregation set of k, if k is in E         (α_k / B_k) · Ug
     find its matches in every other input j               (α_j / B_j) · P if j is in E, (w_j / B_j) · P otherwise
-    update the query's aggregation set with each result   Π over j ≠ k of (n_j if j is in E, m_j otherwise) · (α / Bg) · Ug
+    update the query's aggregation set with each result   Π over j ≠ k of (n_j if j in E, else m_j) · (α / Bg) · Ug
 
 The paper gives this for two inputs. For m inputs its algorithm (Figure 5, step 3) looks up the row once in each of the
 other inputs and combines the matches: probes add up, matches multiply. With two inputs both the sum and the product
@@ -156,7 +156,7 @@ def group_buckets(join: AggregationJoin) -> float:
 
 
 def plan_cost(join: AggregationJoin, early: Collection[int] = (), weights: AggregationWeights = UNIT_WEIGHTS) -> float:
-    """Estimate the cost per unit of time of the plan that aggregates the inputs `early` before the join; none is the LAP.
+    """Estimate the cost per unit of time of the plan with early aggregation on the inputs `early`; none is the LAP.
 
     >>> two = AggregationJoin((Input(300, 5000, 150, 0.1), Input(300, 5000, 1, 0.1)))
     >>> plan_cost(two), plan_cost(two, early={1})
@@ -213,7 +213,7 @@ def plan_costs(join: AggregationJoin, weights: AggregationWeights = UNIT_WEIGHTS
 
 
 def best_plan(join: AggregationJoin, weights: AggregationWeights = UNIT_WEIGHTS) -> frozenset[int]:
-    """Return the inputs that aggregate early in the cheapest of all 2^m plans; on a tie, the plan with fewer operators."""
+    """Return the inputs that aggregate early in the cheapest of all 2^m plans; on a tie, the smaller set."""
     return min(all_plans(len(join.inputs)), key=lambda early: (plan_cost(join, early, weights), len(early)))
 
 
