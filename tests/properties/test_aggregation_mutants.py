@@ -6,6 +6,7 @@ import pytest
 
 from tests.properties.generators.aggregation_cases import generate_aggregation
 from tests.properties.mutants.aggregation_mutants import AGGREGATION_MUTANTS
+from tests.properties.mutants.catching_seeds import assert_caught
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 
 from .test_aggregation import check_arriving, check_by_batch, check_one_batch
@@ -17,7 +18,7 @@ MOST_SEEDS = 250
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
-    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+    assert_caught("aggregation", mutant, is_caught, MOST_SEEDS)
 
 
 def is_caught(seed: int) -> bool:

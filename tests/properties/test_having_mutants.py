@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.operators.aggregate import test_finished_tiles as tiles
+from tests.properties.mutants.catching_seeds import assert_caught
 from tests.properties.mutants.having_mutants import HAVING_MUTANTS, SHEDDING_TILE_MUTANTS, TILE_RESTART_MUTANTS
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_aggregation_mutants import is_caught
@@ -18,7 +19,7 @@ MOST_SEEDS = 400
 def test_the_mutant_is_caught_by_generated_queries(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
-    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+    assert_caught("having", mutant, is_caught, MOST_SEEDS)
 
 
 @pytest.mark.parametrize("mutant", SHEDDING_TILE_MUTANTS, ids=lambda mutant: mutant.mistake)

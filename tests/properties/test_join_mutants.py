@@ -14,6 +14,7 @@ from tests.properties.generators.arrival_orders import (
     arrive_within_lateness,
 )
 from tests.properties.generators.join_cases import generate_case
+from tests.properties.mutants.catching_seeds import assert_caught, seeds_to_pass
 from tests.properties.mutants.join_mutants import JOIN_MUTANTS
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
@@ -47,12 +48,12 @@ CHECKS: tuple[Callable[[int], None], ...] = (check_one_batch, check_batches, che
 @pytest.mark.parametrize("mutant", JOIN_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
-    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+    assert_caught("join", mutant, is_caught, MOST_SEEDS)
 
 
 def test_the_engine_as_it_is_passes_the_cases_that_catch_the_mutants() -> None:
     """Cases of the main test are checked there, by the same comparisons."""
-    others = [seed for seed in range(MOST_SEEDS) if seed not in SEEDS_CHECKED_IN_EVERY_WAY]
+    others = [seed for seed in seeds_to_pass("join", MOST_SEEDS) if seed not in SEEDS_CHECKED_IN_EVERY_WAY]
     assert not [seed for seed in others if is_caught(seed)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.properties.mutants.catching_seeds import assert_caught
 from tests.properties.mutants.length_mutants import AGGREGATION_LENGTH_MUTANTS, JOIN_LENGTH_MUTANTS
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_aggregation_mutants import is_caught as is_caught_in_groups
@@ -19,4 +20,4 @@ def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
     check = is_caught if mutant in JOIN_LENGTH_MUTANTS else is_caught_in_groups
-    assert any(check(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+    assert_caught("length", mutant, check, MOST_SEEDS)

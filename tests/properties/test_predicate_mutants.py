@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.properties.generators.join_cases import generate_case, generate_timed_case
+from tests.properties.mutants.catching_seeds import assert_caught
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.mutants.predicate_mutants import PREDICATE_MUTANTS
 from tests.properties.test_against_the_oracle import check_plans
@@ -20,7 +21,7 @@ MOST_SEEDS = 200
 @pytest.mark.parametrize("mutant", PREDICATE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
-    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+    assert_caught("predicate", mutant, is_caught, MOST_SEEDS)
 
 
 def is_caught(seed: int) -> bool:
