@@ -110,13 +110,12 @@ def test_loads_count_what_the_model_counts() -> None:
 
 def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
     silent, loud = (
-        batch_overhead.measure_batch_point(500, 3, repeats=1, selects=True, puts_out=puts_out)
-        for puts_out in (False, True)
+        batch_overhead.measure_batch_point(500, 3, repeats=1, selects=True, emits=emits) for emits in (False, True)
     )
-    assert silent.matches == loud.matches == loud.put_out > 0
-    assert silent.put_out == 0
+    assert silent.matches == loud.matches == loud.emitted > 0
+    assert silent.emitted == 0
     batches = batch_overhead.BATCHES
-    assert (loud.rows, loud.asked) == (batches * 1000, batches * 500)
+    assert (loud.rows, loud.selected) == (batches * 1000, batches * 500)
     assert loud.lookups >= batches * 500
 
 

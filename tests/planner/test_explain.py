@@ -96,5 +96,8 @@ def test_an_unknown_column_in_the_statistics_is_refused() -> None:
 
 def test_streams_that_are_alike_in_everything_are_planned() -> None:
     alike = {name: wm.stats(rate=4_000, distinct={"item": 20_000}, row_bytes=24) for name in ("a", "b", "c")}
-    query = "SELECT a.item FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS], c [ROWS 1000] WHERE a.item = b.item AND b.item = c.item"
+    query = (
+        "SELECT a.item FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS], c [ROWS 1000]"
+        " WHERE a.item = b.item AND b.item = c.item"
+    )
     assert wm.explain(query, alike).feasible  # trees of equal cost have to be chosen between

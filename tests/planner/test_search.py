@@ -66,10 +66,10 @@ def test_the_best_tree_joins_the_slow_stream_first_and_counts_what_it_keeps(abou
 def test_all_subsets_and_splits_find_a_tree_as_cheap_as_any(about: Explanation) -> None:
     model = TreeModel(about.config, about.workload, about.profile)
     costs = {
-        tree: sum(part.cpu_per_s for part in model.parts(tree))
+        tree: sum(part.cpu_per_s for part in model.operator_costs(tree))
         for tree in ((("a", "b"), "c"), (("a", "c"), "b"), (("b", "c"), "a"), ("a", ("b", "c")), ("b", ("a", "c")))
     }
-    assert sum(part.cpu_per_s for part in model.parts(model.best_tree())) <= min(costs.values()) * (1 + 1e-9)
+    assert sum(part.cpu_per_s for part in model.operator_costs(model.best_tree())) <= min(costs.values()) * (1 + 1e-9)
 
 
 def test_lazy_joins_are_among_the_plans_with_intervals_that_go_with_the_windows(about: Explanation) -> None:

@@ -110,7 +110,7 @@ def test_nonsense_is_refused() -> None:
         measure_table(table, seconds(1, 2), ["l"])
     with pytest.raises(InputError, match="as many event times"):
         measure_table(table, seconds(1), ["x"])
-    with pytest.raises(InputError, match="whole microseconds"):
+    with pytest.raises(InputError, match="integer microseconds"):
         measure_table(table, np.array([1.5, 2.5]), ["x"])
     with pytest.raises(InputError, match="not of a list"):
         measure_table([1, 2], seconds(1, 2), ["x"])

@@ -162,5 +162,5 @@ def test_a_sample_of_no_rows_says_nothing() -> None:
 
 @pytest.mark.parametrize("mask", [np.array([1, 0]), pa.array([1, 0]), [True], None, np.ones((2, 2), np.bool_)])
 def test_what_is_no_mask_is_refused(mask: pa.Array) -> None:
-    with pytest.raises(InputError, match="array of truth values"):
+    with pytest.raises(InputError, match="array of booleans"):
         measure_selectivity(mask)

@@ -1,4 +1,4 @@
-"""Calibration: measures the weights of the cost models on this machine with the engine's own kernels, and saves them."""
+"""Calibration: measures the weights of the cost models on this machine with the engine's kernels, and saves them."""
 
 from watersmeet.calibration.calibrate import measure_profile
 from watersmeet.calibration.profile_store import (

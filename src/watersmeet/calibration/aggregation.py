@@ -1,9 +1,8 @@
-"""What the engine spends on an aggregation over a join: on a row taken in or counted early, on a change, a probe, a
-result.
+"""Weights of an aggregation over a join: per row ingested, per row counted early, per change, per probe, per result.
 
-Short runs of two streams, under every placement of early aggregation, with few and with many matches per row, evaluated
-often and seldom. The quantities that least squares split the time over are the cost model's own, so that what the model
-says of a plan is what was fitted.
+Short runs of two streams are measured under every placement of early aggregation, with few and many matches per row,
+evaluated often and rarely. Least squares splits the time over the cost model's own quantities, so the model predicts a
+plan with exactly the fitted terms.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ _FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("g", pa.int64()), (
 
 @dataclass(frozen=True, slots=True)
 class AggregationLoad:
-    """Rows of each stream in a batch, matches of a row in a full window, evaluations per batch, inputs aggregated
-    early.
-    """
+    """Rows of each stream per batch, matches of a row in a full window, evaluations per batch, and early inputs."""
 
     rows: int
     matches: int
@@ -61,7 +58,7 @@ class AggregationLoad:
         )
 
     def batches(self) -> list[dict[int, InputBatch]]:
-        """One row of each stream per microsecond."""
+        """Generate batches with one row of each stream per microsecond."""
         rng = np.random.default_rng([self.rows, self.matches])
         return [{i: self._delta(rng, number) for i in (0, 1)} for number in range(BATCHES)]
 
@@ -72,21 +69,23 @@ class AggregationLoad:
 
 
 def measure_aggregation_weights(repeats: int, *, quick: bool) -> EarlyWeights:
+    """Measure all loads and fit the weights."""
     measured = [(model_quantities(load), measure_seconds(load, repeats)) for load in generate_loads(quick=quick)]
     return EarlyWeights(*fit_weights([each for each, _ in measured], [taken for _, taken in measured]))
 
 
 def generate_loads(*, quick: bool) -> Iterator[AggregationLoad]:
+    """Yield the loads to measure."""
     rows = 2_000 if quick else 5_000
     matches, evaluations = ((2, 30), (4,)) if quick else ((1, 10, 60), (1, 10))
     for each, often, early in product(matches, evaluations, ((), ("a",), ("b",), ("a", "b"))):
         yield AggregationLoad(rows, each, often, early)
-    for early in (("b",), ("a", "b")):  # hardly any change is left: what rows cost by themselves shows
+    for early in (("b",), ("a", "b")):  # hardly any changes: shows the cost of rows alone
         yield AggregationLoad(rows, rows // 8, 1, early)
 
 
 def model_quantities(load: AggregationLoad) -> list[float]:
-    """What a run is made of, by weight: its cost where that weight is a second and all others are nothing."""
+    """Return the model's quantities of a run: its cost with one weight at one second and all others at zero."""
     bound = _bind_query(load)
     config, length_s = _build_config(bound, load), BATCHES * load.rows / 1e6
     distinct = {"k": _declare(load.keys), "g": _declare(GROUPS), "x": _declare(GROUPS)}
@@ -103,6 +102,7 @@ def model_quantities(load: AggregationLoad) -> list[float]:
 
 
 def measure_seconds(load: AggregationLoad, repeats: int) -> float:
+    """Measure the CPU seconds of a run."""
     config, batches = _build_config(_bind_query(load), load), load.batches()
     return measure_cpu(lambda: _count_emitted_groups(config, batches), repeats).seconds
 
@@ -116,7 +116,7 @@ def _build_config(bound: BoundQuery, load: AggregationLoad) -> AggregateConfig:
 
 
 def _count_emitted_groups(config: AggregateConfig, batches: list[dict[int, InputBatch]]) -> int:
-    """Returns how many groups were shown."""
+    """Run the aggregation and count the emitted groups."""
     state, shown = empty_state(config), 0
     for batch in batches:
         stepped = step(config, state, batch, -FOREVER_US, int(batch[0].times[-1]) + 1)

@@ -1,10 +1,13 @@
-"""What the embedded engine spends around the kernels: on a batch, a row that comes in, a predicate, a match, a row that
-goes out.
+"""Costs of the embedded engine outside the index structures: batches, rows in, predicates, matches, rows out, loops.
 
-Short runs of the meet are measured, from nothing to windows that slide, so that keeping panes few and putting columns
-together is in the weights at the rate at which it happens. What grouped runs account for is known by then; the rest is
-split by least squares over what differs: rows per batch, matches per row, whether a predicate is asked of each row of
-`a`, whether rows are put out.
+Short runs of whole joins are measured, from empty windows to windows that slide. So merging panes and concatenating
+columns are part of the weights, at their usual frequency. The cost of the structures is already known. Least squares
+splits the rest over the quantities that differ between runs: rows per batch, matches per row, whether a predicate is
+evaluated on each row of `a`, whether rows are emitted.
+
+The same method gives the costs of nested loops outside the structures: rows laid out, matches passed on, and batches.
+The cost of a predicate, of a probe in a small batch and of counting rows for a ROWS window is the extra time of a run
+with them.
 """
 
 from __future__ import annotations
@@ -40,22 +43,23 @@ BATCHES, WINDOW_BATCHES = 12, 4
 
 @dataclass(frozen=True, slots=True)
 class BatchPoint:
-    """A short run: rows that came in, rows a predicate was asked of, lookups, matches, rows put out, seconds."""
+    """A short run: rows in, rows that a predicate was evaluated on, lookups, matches, rows emitted, seconds."""
 
     rows: int
-    asked: int
+    selected: int
     lookups: int
     matches: int
-    put_out: int
+    emitted: int
     seconds: float
 
     def runs_s(self, runs: Structure) -> float:
+        """Return the seconds that grouped runs account for."""
         return self.rows * runs.update_s + self.lookups * runs.lookup_s + self.matches * runs.compare_s
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWeights:
-    """The weights, named as in a profile."""
+    """Weights of a batch, named as in a profile."""
 
     batch_s: float
     row_in_s: float
@@ -73,9 +77,10 @@ class CalibrationRun:
 
 
 def fit_batch_weights(points: list[BatchPoint], runs: Structure) -> BatchWeights:
+    """Fit the weights to the time that grouped runs do not account for."""
     return BatchWeights(
         *fit_weights(
-            [(BATCHES, each.rows, each.asked, each.matches, each.put_out) for each in points],
+            [(BATCHES, each.rows, each.selected, each.matches, each.emitted) for each in points],
             [each.seconds for each in points],
             [each.runs_s(runs) for each in points],
         )
@@ -83,44 +88,45 @@ def fit_batch_weights(points: list[BatchPoint], runs: Structure) -> BatchWeights
 
 
 def measure_batch_points(repeats: int, *, quick: bool) -> list[BatchPoint]:
+    """Measure runs with every combination of batch size, matches per row, predicate and output."""
     sizes, densities = ((1, 5_000), (1, 8)) if quick else ((1, 2_000, 10_000, 50_000), (0, 1, 8))
     return [
-        measure_batch_point(rows, matches, repeats, selects=selects, puts_out=puts_out)
+        measure_batch_point(rows, matches, repeats, selects=selects, emits=emits)
         for rows in sizes
         for matches in densities
         for selects in (False, True)
-        for puts_out in (False, True)
+        for emits in (False, True)
     ]
 
 
-def measure_batch_point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_out: bool) -> BatchPoint:
-    """A run with `rows` rows of each stream in a batch, each of which meets so many in a full window.
+def measure_batch_point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, emits: bool) -> BatchPoint:
+    """Measure a run with `rows` rows of each stream per batch, each of which has so many matches in a full window.
 
-    The predicate lets every row pass: what it saves is counted in rows and matches, not in its weight.
+    The predicate passes every row: its saving shows in rows and matches, not in its weight.
     """
     window_us = WINDOW_BATCHES * rows
     loud = build_join_config(
         Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else ""
     )
-    config = loud if puts_out else replace(loud, outputs=(), result=pa.schema([]))
+    config = loud if emits else replace(loud, outputs=(), result=pa.schema([]))
     batches = generate_batches(rows, matches_per_row)
     matches = run_batches(loud, batches).results
     taken = measure_cpu(lambda: run_batches(config, batches), repeats)
     return BatchPoint(
         rows=BATCHES * 2 * rows,
-        asked=BATCHES * rows if selects else 0,
+        selected=BATCHES * rows if selects else 0,
         lookups=taken.result.lookups,
         matches=matches,
-        put_out=matches if puts_out else 0,
+        emitted=matches if emits else 0,
         seconds=taken.seconds,
     )
 
 
 def generate_batches(rows: int, matches_per_row: int) -> list[dict[int, InputBatch]]:
-    """One row of each stream per microsecond."""
+    """Generate batches with one row of each stream per microsecond."""
     rng = np.random.default_rng([rows, matches_per_row])
     distinct = max(1, WINDOW_BATCHES * rows // max(1, matches_per_row))
-    first_key = {A: 0, B: 0 if matches_per_row else distinct}  # keys that never meet where there are to be no matches
+    first_key = {A: 0, B: 0 if matches_per_row else distinct}  # without matches, keys of A and B are disjoint
     return [
         {
             i: build_input_batch(number * rows + np.arange(rows), first_key[i] + rng.integers(0, distinct, rows))
@@ -133,7 +139,11 @@ def generate_batches(rows: int, matches_per_row: int) -> list[dict[int, InputBat
 def run_batches(
     config: JoinConfig, batches: list[dict[int, InputBatch]], tally: WorkCounters | None = None
 ) -> CalibrationRun:
-    """By the batch rule, new rows of A look up the old panes of B, and new rows of B the old ones of A and the new one."""
+    """Run the join and count lookups and results.
+
+    By the batch rule, new rows of A probe the old panes of B, and new rows of B probe the old panes of A and the new
+    one.
+    """
     state = empty_state(config)
     lookups = results = 0
     for batch in batches:
@@ -149,7 +159,7 @@ def run_batches(
 
 @dataclass(frozen=True, slots=True)
 class LoopPoint:
-    """A short run of nested loops: rows in, rows laid out over all batches, matches, what its kernel counted, seconds."""
+    """A short run of nested loops: rows in, rows laid out over all batches, matches, kernel counters, seconds."""
 
     kind: str
     rows: int
@@ -161,6 +171,7 @@ class LoopPoint:
     seconds: float
 
     def known_s(self, structure: Structure, around: BatchWeights) -> float:
+        """Return the seconds that the structure and the batch weights account for."""
         loops = (
             self.compared * structure.compare_s + self.lookups * structure.lookup_s + self.updates * structure.update_s
         )
@@ -169,7 +180,7 @@ class LoopPoint:
 
 @dataclass(frozen=True, slots=True)
 class LoopWeights:
-    """The weights, named as in a profile."""
+    """Weights of nested loops and small batches, named as in a profile."""
 
     loop_match_s: float
     layout_s: float
@@ -184,6 +195,7 @@ class LoopWeights:
 def measure_loop_weights(
     structures: dict[str, Structure], around: BatchWeights, repeats: int, *, quick: bool
 ) -> LoopWeights:
+    """Measure the weights of nested loops, predicates on candidates, small batches and counted rows."""
     found = measure_loop_points(repeats, quick=quick)
     match_s, layout_s, batch_s = fit_weights(
         [(each.matches, each.laid_out, BATCHES) for each in found],
@@ -201,6 +213,7 @@ def measure_loop_weights(
 
 
 def measure_loop_points(repeats: int, *, quick: bool) -> list[LoopPoint]:
+    """Measure runs of nested loops with every combination of structure, batch size and matches per row."""
     sizes, densities = ((1, 1000), (1, 8)) if quick else ((1, 500, 2000), (1, 8, 64))
     return [
         measure_loop_point(kind, rows, matches, repeats)
@@ -211,6 +224,7 @@ def measure_loop_points(repeats: int, *, quick: bool) -> list[LoopPoint]:
 
 
 def measure_loop_point(kind: str, rows: int, matches_per_row: int, repeats: int) -> LoopPoint:
+    """Measure one run of nested loops over lists or hash indexes."""
     window_us = WINDOW_BATCHES * rows
     index = Index("hash", 1021) if kind == "hash" else Index()
     config = build_join_config(
@@ -228,7 +242,7 @@ def measure_loop_point(kind: str, rows: int, matches_per_row: int, repeats: int)
 
 
 def measure_check_s(rows: int, repeats: int) -> float:
-    """Seconds per candidate that a comparison between two streams is evaluated on."""
+    """Measure seconds per candidate that a comparison between two streams is evaluated on."""
     window_us = WINDOW_BATCHES * rows
     plain, checked = (
         build_join_config(Plan(), window_a_us=window_us, window_b_us=window_us, where=where)
@@ -244,18 +258,14 @@ def measure_check_s(rows: int, repeats: int) -> float:
 
 
 def measure_probe_batch_s(repeats: int) -> float:
-    """Seconds per pane that a batch of next to nothing looks into: twelve such probes in a join of four, two in a join
-    of two.
-    """
+    """Measure seconds per pane that a tiny batch probes: twelve probes in a join of four, two in a join of two."""
     few, many = (_measure_small_batches(streams, repeats) for streams in (2, 4))
-    rows = 2 * few  # inputs cost as well: the part of a batch that grows with them is not a probe's
+    rows = 2 * few  # twice as many inputs also cost twice as much outside the probes
     return max(0.0, many - rows) / (BATCHES * (12 - 2 * 2) * 2)
 
 
 def measure_node_batch_s(repeats: int) -> float:
-    """Seconds per node and batch of next to nothing, as a tree of four streams with its three nodes takes them longer
-    than runs do.
-    """
+    """Measure seconds per node and tiny batch: the extra time of a tree of four streams, which has three nodes."""
     longer = _measure_small_batches(4, repeats, Plan("tree")) - _measure_small_batches(4, repeats)
     return max(0.0, longer) / (BATCHES * 3)
 
@@ -268,7 +278,7 @@ def _measure_small_batches(streams: int, repeats: int, plan: Plan | None = None)
 
 
 def measure_count_s(rows: int, repeats: int) -> float:
-    """Seconds per row of a ROWS window, which is put in order and counted, beyond those of a window in time."""
+    """Measure seconds per row for ordering and counting a ROWS window, in addition to those of a time window."""
     batches, held = generate_batches(rows, 0), WINDOW_BATCHES * rows
 
     def seconds(window: str) -> float:
@@ -279,8 +289,11 @@ def measure_count_s(rows: int, repeats: int) -> float:
 
 
 def measure_scan_s(rows: int, repeats: int) -> float:
-    """Seconds per row of a window that no equality leads into, so that times and conditions of all of it are looked at."""
-    text = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.id > b.id + 1000000000 AND b.k > a.k + 1000000000"
+    """Measure seconds per row of a window that no equality leads into, so all times and conditions are tested."""
+    text = (
+        "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR]"
+        " WHERE a.id > b.id + 1000000000 AND b.k > a.k + 1000000000"
+    )
     schemas = {name: StreamSchema(name, FIELDS, "ts") for name in ("a", "b")}
     config = compile_join_config(bind(parse(text), schemas), Plan("eager-nlj"))
     batches, tally = generate_batches(rows, 0)[:2], WorkCounters(2)

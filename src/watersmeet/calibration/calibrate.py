@@ -1,4 +1,4 @@
-"""A profile of this machine: every weight measured with the kernels and the steps that will do the work.
+"""Calibration of this machine: measure every weight with the kernels and steps that run queries.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the
 Weight Factors".
@@ -22,12 +22,11 @@ _LARGE_BATCH_BYTES = 31 << 20  # the GNU allocator adapts to blocks of up to 32 
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
-def measure_profile(progress: Callable[[str], None] | None = None, quick: bool = False) -> Profile:  # reads as a switch
-    """The weights of this machine, in seconds of CPU time. `quick` takes fewer points, a few seconds in all, and is
-    less exact.
+def measure_profile(progress: Callable[[str], None] | None = None, quick: bool = False) -> Profile:
+    """Measure the weights of this machine, in seconds of CPU time.
 
-    `progress` is told in a few words what is measured next. `group_s`, the fourth paper's, stays zero: our aggregation
-    sets are measured by the weights `early`.
+    `quick` measures fewer points in a few seconds and is less exact. `progress` is called with the name of each step.
+    The fourth paper's `group_s` stays zero: the weights `early` measure our aggregation sets.
     """
     say = progress or (lambda _: None)
     repeats = _QUICK_REPEATS if quick else _REPEATS
@@ -40,7 +39,7 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
 
     _settle_memory()
     of_list, of_hash, of_btree, of_ttree = (measure_structure(kind) for kind in structures.INDEXES)
-    say("runs: building them, looking them up")
+    say("runs: build and probe")
     of_runs = structures.fit_run_weights(structures.measure_run_points(repeats, quick=quick))
     say("whole batches: rows in, predicates, matches, rows out")
     around_batches = batch_overhead.fit_batch_weights(
@@ -60,9 +59,7 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
 
 
 def _settle_memory() -> None:
-    """Lets the allocator keep what is freed, as it does once a process has handled a large batch; else small loads pay
-    for fresh pages.
-    """
+    """Make the allocator keep freed memory, as after a large batch; otherwise small loads pay for fresh pages."""
     np.empty(_LARGE_BATCH_BYTES, np.uint8)
 
 
@@ -72,7 +69,7 @@ def _source(*, quick: bool) -> str:
 
 
 def cpu_name() -> str:
-    """What the processor calls itself, where the system tells; its architecture elsewhere."""
+    """Return the model name of the processor, or its architecture if the system does not report one."""
     lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines() if _CPU_INFO.exists() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine() or "an unnamed processor"

@@ -16,17 +16,17 @@ _WHAT_TO_DO = "run `watersmeet calibrate` to measure this machine again, or dele
 
 
 def current_profile() -> Profile:
-    """The saved profile, or the shipped one where none was saved."""
+    """Return the saved profile, or the shipped one if none was saved."""
     return load_profile() or default_profile()
 
 
 def default_profile() -> Profile:
-    """The profile shipped with the package; its `source` says which machine it was measured on."""
+    """Return the profile shipped with the package; its `source` names the machine it was measured on."""
     return Profile.from_json(resources.files(__package__).joinpath(_SHIPPED).read_text(encoding="utf-8"))
 
 
 def load_profile() -> Profile | None:
-    """Return the saved profile, or None where there is none. Refuse a file that is not a profile; never ignore it."""
+    """Return the saved profile, or None if there is none. Refuse a file that is not a profile; never ignore it."""
     path = profile_path()
     try:
         text = read_text_file(path, "the saved profile")
@@ -44,7 +44,7 @@ def load_profile() -> Profile | None:
 
 
 def save_profile(profile: Profile) -> Path:
-    """Puts the profile where `load` finds it, whole or not at all; returns the path."""
+    """Save the profile atomically where `load_profile` finds it; return the path."""
     path = profile_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,26 +58,26 @@ def save_profile(profile: Profile) -> Path:
 
 
 def profile_path() -> Path:
-    """`watersmeet/profile.json` in XDG_CONFIG_HOME, which counts only if it is absolute, or in ~/.config."""
+    """Return `watersmeet/profile.json` in XDG_CONFIG_HOME, which must be absolute to count, or in ~/.config."""
     configured = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     try:
         directory = configured if configured.is_absolute() else Path.home() / ".config"
     except RuntimeError as error:
         raise InputError(
-            "there is no home directory to keep a profile in", hint="set XDG_CONFIG_HOME to a directory"
+            "there is no home directory to save a profile in", hint="set XDG_CONFIG_HOME to a directory"
         ) from error
     return directory / "watersmeet" / "profile.json"
 
 
 def _replace(path: Path, text: str) -> None:
-    """Writes beside the file and renames, so that a reader sees the old profile or the new one."""
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+    """Write a temporary file and rename it, so that a reader sees the old profile or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(beside).replace(path)
+        Path(temporary).replace(path)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise

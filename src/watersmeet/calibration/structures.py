@@ -1,14 +1,16 @@
-"""What probing and updating a window costs by structure: list, hash, B+tree and T-tree, all inside the join that uses
-them.
+"""Costs of probing and updating a window by structure: list, hash, B+tree, T-tree, and the grouped runs of production.
 
-Window B has the structure. In a probe-only load rows of A arrive and look B up, in vain; in an update-only load rows of
-B arrive, each pushing one out, and look up a window A that holds one row. A load is processed in one batch, without
-delays, at rising sizes and rates; what it takes to lay the window out before the first row arrives is measured apart
-and taken off.
+The first four are measured inside the join that uses them. Window B has the structure. In a probe-only load, rows of A
+arrive and probe B without a match. In an update-only load, rows of B arrive, each evicts one row, and each probes a
+window A that holds one row. A load is processed in one batch, without delays, at rising sizes and rates. The time to
+lay out the window before the first arrival is measured separately and subtracted.
 
-All four run in the same loops (`kernels.nested_loops`), so that their weights can be compared with each other. A
-lookup's fixed part holds the loops' own work for the row that arrives, its entry into a list included; the update
-weight is what comes on top of that.
+All four run in the same loops (`kernels.nested_loops`), so their weights are comparable. The fixed part of a lookup
+includes the loops' own work for the arriving row, and its insertion into a list. The update weight is the cost beyond
+that.
+
+Grouped runs are built, then probed. An update counts once per row: a pane is evicted as a whole, so expiration touches
+no row.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the
 Weight Factors".
@@ -40,7 +42,7 @@ from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Structure
 
-#: Few enough buckets that a long one takes as long to compare as to find.
+#: Few enough buckets that comparing the rows of a long one takes as long as finding it.
 INDEXES = {
     "list": Index(),
     "hash": Index("hash", 101),
@@ -49,11 +51,10 @@ INDEXES = {
 }
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
 
-#: Arrivals at the lowest rate: enough for some milliseconds.
+#: Arrivals at the lowest rate: enough for a few milliseconds.
 ARRIVALS = 20_000
 
-#: Rows of the windows: buckets of ten rows up, and trees of a single node up, so that what grows and what does not can
-#: be told apart.
+#: Rows of the windows: from buckets of ten rows and trees of one node up, to separate fixed from growing costs.
 SIZES = {
     "list": (500, 1000, 2500, 5000, 20_000),
     "hash": (1000, 2000, 5000, 10_000, 40_000),
@@ -64,7 +65,7 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class IndexLoad:
-    """A window of so many rows, and so many arrivals that probe or update it."""
+    """Rows of a window, and the number of arrivals that probe or update it."""
 
     window_rows: int
     arrivals: int
@@ -72,9 +73,7 @@ class IndexLoad:
 
 @dataclass(frozen=True, slots=True)
 class ProbePoint:
-    """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and how many of these went into
-    the layout.
-    """
+    """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and layout seconds."""
 
     compared: float
     lookups: int
@@ -84,10 +83,9 @@ class ProbePoint:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePoint:
-    """An update-only load: rows touched as the cost model counts them, seconds, how many of these went into the layout
-    and the loops.
+    """An update-only load: rows touched as the cost model counts them, seconds, and the seconds of layout and loops.
 
-    The loops' own are measured with the same rows entering a list that none leaves.
+    The seconds of the loops are measured with the same rows entering a list that no row leaves.
     """
 
     touched: float
@@ -97,7 +95,7 @@ class UpdatePoint:
 
 
 def probe_loads(kind: str, *, quick: bool) -> list[IndexLoad]:
-    """As many arrivals as for updates, but fewer where each of them compares a whole list."""
+    """Return the probe loads: the update loads, with fewer arrivals if each of them compares a whole list."""
     return [
         IndexLoad(each.window_rows, max(1000, each.arrivals * 500 // each.window_rows)) if kind == "list" else each
         for each in update_loads(kind, quick=quick)
@@ -105,13 +103,13 @@ def probe_loads(kind: str, *, quick: bool) -> list[IndexLoad]:
 
 
 def update_loads(kind: str, *, quick: bool) -> list[IndexLoad]:
-    """Twenty loads of rising size and rate, as many as the paper's; six when it has to be quick."""
+    """Return twenty loads of rising size and rate, as many as the paper's; six if `quick`."""
     sizes, rates = (SIZES[kind][::2], (1, 2)) if quick else (SIZES[kind], (1, 2, 3, 4))
     return [IndexLoad(rows, rate * ARRIVALS) for rows in sizes for rate in rates]
 
 
 def fit_structure(probed: list[ProbePoint], updated: list[UpdatePoint]) -> Structure:
-    """The weights that fit both kinds of load best."""
+    """Fit the weights to both kinds of load."""
     compare_s, lookup_s = fit_weights(
         [(each.compared, each.lookups) for each in probed],
         [each.seconds for each in probed],
@@ -126,7 +124,7 @@ def fit_structure(probed: list[ProbePoint], updated: list[UpdatePoint]) -> Struc
 
 
 def measure_probes(kind: str, load: IndexLoad, repeats: int) -> ProbePoint:
-    """Rows of A look up a full window B and find nothing."""
+    """Measure a probe-only load: rows of A probe a full window B and find no match."""
     rng = np.random.default_rng([load.window_rows, load.arrivals])
     config = build_join_config(_plan(kind))
     window = build_window_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
@@ -145,7 +143,7 @@ def measure_probes(kind: str, load: IndexLoad, repeats: int) -> ProbePoint:
 
 
 def measure_updates(kind: str, load: IndexLoad, repeats: int) -> UpdatePoint:
-    """Rows of B push each other out of a full window; each also looks up the one row of window A."""
+    """Measure an update-only load: rows of B evict each other from a full window and probe one row of window A."""
     steady, layout = _measure_arrivals(kind, load, repeats, window_us=load.window_rows)
     bare, bare_layout = _measure_arrivals("list", load, repeats, window_us=2 * (load.window_rows + load.arrivals))
     updates = int(steady.result.inserts[B] + steady.result.expirations[B])
@@ -156,7 +154,7 @@ def measure_updates(kind: str, load: IndexLoad, repeats: int) -> UpdatePoint:
 def _measure_arrivals(
     kind: str, load: IndexLoad, repeats: int, window_us: int
 ) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
-    """Rows of B arrive one microsecond after the other."""
+    """Measure the join of rows of B that arrive one microsecond apart."""
     rng = np.random.default_rng([load.window_rows, load.arrivals, 1])
     config = build_join_config(_plan(kind), window_b_us=window_us)
     window = build_window_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
@@ -173,7 +171,7 @@ def _measure_arrivals(
 def _measure_join_and_layout(
     config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
 ) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
-    """The join of all arrivals, and of a single one: that is what laying the windows out takes."""
+    """Measure the join of all arrivals, and of a single one, which is the time to lay out the windows."""
     return measure_cpu(lambda: _join_once(config, old, new), repeats), measure_cpu(
         lambda: _join_once(config, old, hardly_any), repeats
     )
@@ -196,7 +194,7 @@ def _no_rows(config: JoinConfig, number: int) -> Pane:
 
 
 def _path_rows(kind: str, rows: int) -> float:
-    """Rows the model says are touched on the way to a row's place: a path down a tree, one elsewhere."""
+    """Return the rows that the model counts on the way to a row's place: a path down a tree, else one."""
     return PATH_ROWS[kind](rows, DEFAULT_NODE_ROWS) if kind in PATH_ROWS else 1.0
 
 
@@ -205,9 +203,7 @@ _BY_KEY = (0,)  # the only equality class of two streams that join on one key
 
 @dataclass(frozen=True, slots=True)
 class RunPoint:
-    """Rows in the run and as many lookups, the matches they found, and the seconds of building the run and of looking
-    it up.
-    """
+    """Rows in a run and as many lookups, their matches, and the seconds of building and of probing the run."""
 
     rows: int
     matches: int
@@ -216,12 +212,14 @@ class RunPoint:
 
 
 def fit_run_weights(points: list[RunPoint]) -> Structure:
+    """Fit the weights of grouped runs."""
     (update_s,) = fit_weights([(each.rows,) for each in points], [each.build_s for each in points])
     compare_s, lookup_s = fit_weights([(each.matches, each.rows) for each in points], [each.probe_s for each in points])
     return Structure(compare_s, update_s, lookup_s)
 
 
 def measure_run_points(repeats: int, *, quick: bool) -> list[RunPoint]:
+    """Measure runs of every size and number of matches per lookup."""
     sizes = (8_000, 64_000) if quick else (8_000, 32_000, 128_000, 512_000)
     return [
         measure_run_point(rows, matches, repeats)
@@ -231,7 +229,7 @@ def measure_run_points(repeats: int, *, quick: bool) -> list[RunPoint]:
 
 
 def measure_run_point(rows: int, matches_per_lookup: int, repeats: int) -> RunPoint:
-    """As many lookups as the run has rows, in the order in which new rows of the other input make them."""
+    """Measure as many lookups as the run has rows, in the order in which new rows of the other input make them."""
     rng = np.random.default_rng([rows, matches_per_lookup])
     config = build_join_config(Plan())
     times, keys = np.arange(rows), rng.integers(0, max(1, rows // matches_per_lookup), (2, rows))
@@ -244,12 +242,12 @@ def measure_run_point(rows: int, matches_per_lookup: int, repeats: int) -> RunPo
 
 
 def _without_runs(window: Pane) -> Pane:
-    """The same rows without the runs that were built before."""
+    """Return the same rows without the runs that were built before."""
     return Pane(window.times, window.columns, window.keys, window.codes)
 
 
 def _look_up(run: GroupedRun, keys: Int64s, until_us: int) -> int:
-    """Counts, then allocates, then fills, as the production tactic does; returns the matches."""
+    """Count, allocate and fill as the production tactic does; return the number of matches."""
     since, until = np.zeros(keys.size, np.int64), np.full(keys.size, until_us, np.int64)
     first, count = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32)
     total = count_matches(

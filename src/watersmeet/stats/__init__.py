@@ -1,1 +1,1 @@
-"""What is known of streams: declared by the caller, measured on rows, derived from both, or assumed and marked as such."""
+"""Statistics of streams: declared by the caller, measured on rows, derived from both, or assumed and marked as such."""

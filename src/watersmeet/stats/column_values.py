@@ -1,4 +1,4 @@
-"""The values of a column of any Arrow type, each once, as something sketches take: whole numbers or short text."""
+"""Distinct values of a column of any Arrow type with their counts, as integers or short text for sketches."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ _LONGEST_ITEM = 64
 
 @dataclass(frozen=True, slots=True)
 class ValueCounts:
-    """How often each value occurs, nulls aside. Two values are equal when the join says so: one NaN, one zero."""
+    """Count of each value, without nulls. Two values are equal if a join treats them so: one NaN, one zero."""
 
     values: pa.Array
     counts: NDArray[np.int64]
 
     @property
     def rows(self) -> int:
+        """Rows that have a value."""
         return int(self.counts.sum())
 
     def items(self) -> list[int] | list[str]:
-        """The values as numbers or as text, different for different values of the column's type (text beyond 64 signs:
-        as its hash).
-        """
+        """Return the values as integers or text, distinct for distinct values; text over 64 characters as its hash."""
         kind = self.values.type
         if pa.types.is_integer(kind):
             found: list[int] = self.values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False).tolist()
@@ -41,11 +40,12 @@ class ValueCounts:
 
 
 def value_counts(column: pa.ChunkedArray, name: str = "", chosen: NDArray[np.int64] | None = None) -> ValueCounts:
-    """Counts the values of a column, or of the chosen rows of it.
+    """Count the values of a column, or of the chosen rows of it.
 
     >>> counted = value_counts(pa.chunked_array([[0.0, None], [-0.0, float("nan")]]))
     >>> sorted(counted.counts.tolist()), counted.rows
     ([1, 2], 3)
+
     """
     plain = _decode_storage(column, name)
     counted = pc.value_counts(_to_countable(plain if chosen is None else plain.take(pa.array(chosen))).drop_null())
@@ -53,14 +53,16 @@ def value_counts(column: pa.ChunkedArray, name: str = "", chosen: NDArray[np.int
 
 
 def require_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Return the rows as a table; refuse any other type."""
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if not isinstance(rows, pa.Table):
-        raise InputError(f"statistics are taken of a pyarrow Table or RecordBatch, not of a {type(rows).__name__}")
+        raise InputError(f"statistics need a pyarrow Table or RecordBatch, not a {type(rows).__name__}")
     return rows
 
 
 def require_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return the column of this name; refuse a missing or ambiguous one."""
     if table.schema.names.count(name) != 1:
         raise InputError(
             f'there is no single column "{name}" to measure', hint=f"existing columns: {listing(table.schema.names)}"
@@ -69,19 +71,20 @@ def require_column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def require_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    """Return the event times; refuse any that are not one integer per row."""
     times = np.asarray(times_us)
     if times.shape != (rows,) or (rows and times.dtype.kind not in "iu"):
         raise InputError(
-            f"{rows} rows need as many event times in whole microseconds, got {times.dtype} of shape {times.shape}"
+            f"{rows} rows need as many event times in integer microseconds, got {times.dtype} of shape {times.shape}"
         )
     return times
 
 
 def draw_sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
-    """At most `most` row numbers, one at random out of each of so many equal stretches; None when that is every row.
+    """Draw at most `most` row numbers, one at random from each of as many equal ranges; None if every row is taken.
 
-    One per stretch follows a stream that changes over time, and the random place inside keeps periodic data from lining
-    up with it. The same seed gives the same rows.
+    One row per range follows a stream that changes over time. The random position inside keeps periodic data from
+    lining up with it. The same seed gives the same rows.
     """
     if rows <= most:
         return None
@@ -90,7 +93,7 @@ def draw_sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | Non
 
 
 def _decode_storage(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """The same values without run ends, extensions and views, from which Arrow cannot take single rows."""
+    """Return the same values without run ends, extensions and views, from which Arrow cannot take single rows."""
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
         return _decode_storage(
@@ -106,9 +109,7 @@ def _decode_storage(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _to_countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values in a type Arrow counts and sketches take: points in time, truth values and floats as whole
-    numbers.
-    """
+    """Convert to a type that Arrow counts and sketches accept: times, booleans and floats become integers."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _to_countable(column.cast(kind.value_type))
@@ -125,14 +126,14 @@ def _to_countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _float_bits(values: pa.ChunkedArray) -> pa.Array:
-    """Bits of the numbers, with one NaN and one zero."""
+    """Return the bits of the numbers, with one NaN and one zero."""
     numbers = values.cast(pa.float64()).to_numpy() + 0.0  # −0.0 + 0.0 is 0.0
     numbers[np.isnan(numbers)] = np.float64("nan")
     return pa.array(numbers.view(np.int64))
 
 
 def _short(value: Any) -> str:
-    """Text that begins with a sign, since DataSketches takes no empty text, and which tells text from hashes."""
+    """Return text with a prefix that separates text from hashes; DataSketches accepts no empty text."""
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     if len(text) <= _LONGEST_ITEM:
         return "=" + text

@@ -1,4 +1,4 @@
-"""A number and where it comes from."""
+"""An estimate: a number with its provenance."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numbers import Real
 
 from watersmeet.errors import InputError
 
-#: Beyond this, products of a few statistics would overflow.
+#: Largest number of a statistic. Products of a few larger ones would overflow.
 LARGEST = 1e20
 
 
 class Provenance(StrEnum):
-    """Where a number comes from. A number is only as good as the worst it was computed from."""
+    """Origin of a number. A number is only as good as the worst number it was computed from."""
 
     DECLARED = "declared"
     MEASURED = "measured"
@@ -24,10 +24,11 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A finite number of at least zero, where it comes from and, where that says too little, a note.
+    """A finite number of at least zero, its provenance and, if that is not enough, a note.
 
     >>> print(Estimate(5000, Provenance.MEASURED), Estimate(1 / 3, Provenance.ASSUMED), sep=", ")
     5000 (measured), 0.3333 (assumed)
+
     """
 
     value: float
@@ -39,6 +40,7 @@ class Estimate:
 
     @property
     def is_assumed(self) -> bool:
+        """Whether the number is a default or was computed from one."""
         return self.provenance is Provenance.ASSUMED
 
     def __str__(self) -> str:
@@ -46,29 +48,31 @@ class Estimate:
 
 
 def assume(value: float, note: str) -> Estimate:
-    """A default; the note says why this one."""
+    """Return a default; the note gives the reason."""
     return Estimate(value, Provenance.ASSUMED, note)
 
 
 def derive(value: float, *inputs: Estimate, note: str = "") -> Estimate:
-    """A number computed from others: derived, or assumed if any of them is.
+    """Return a number computed from others: derived, or assumed if any of them is.
 
     >>> rate, window_s = Estimate(50, Provenance.MEASURED), Estimate(100, Provenance.DECLARED)
     >>> print(derive(rate.value * window_s.value, rate, window_s))
     5000 (derived)
     >>> print(derive(1 / 200, assume(200, "no statistics")))
     0.005 (assumed)
+
     """
     is_assumed = any(each.is_assumed for each in inputs)
     return Estimate(value, Provenance.ASSUMED if is_assumed else Provenance.DERIVED, note)
 
 
 def check_number(value: object, what: str) -> float:
-    """The value as a float; refuses what is not a finite number of at least zero.
+    """Return the value as a float; refuse anything but a finite number of at least zero.
 
     >>> check_number(float("nan"), "a rate")
     Traceback (most recent call last):
     watersmeet.errors.InputError: a rate must be a finite number of at least zero, got nan
+
     """
     number = _as_float(value)
     if not 0 <= number <= LARGEST:
@@ -77,28 +81,29 @@ def check_number(value: object, what: str) -> float:
 
 
 def format_number(value: float) -> str:
-    """Whole where whole or large, otherwise four digits.
+    """Format a number: without decimals if whole or large, otherwise with four digits.
 
     >>> format_number(5000.0), format_number(12345.678), format_number(0.012345)
     ('5000', '12346', '0.01235')
+
     """
     return f"{value:.0f}" if value.is_integer() or value >= 1000 else f"{value:.4g}"
 
 
 def format_value(value: object) -> str:
-    """The value as in an error message, cut where it is long."""
+    """Format a value for an error message, truncated if long."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not print whole numbers of more than 4300 digits
+    except ValueError:  # Python does not print integers of more than 4300 digits
         return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _as_float(value: object) -> float:
-    """The number, or NaN for what is none; truth values are none."""
+    """Convert to float; NaN if the value is not a number. Booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
         return float(value)
-    except OverflowError:  # whole numbers have no largest
+    except OverflowError:  # integers are unbounded
         return math.inf

@@ -1,12 +1,11 @@
-"""The share of rows, or of combinations of rows, that pass a predicate.
+"""Selectivity: the share of rows, or of combinations of rows, that pass a predicate.
 
-Columns are taken as independent, values as equally frequent, and the values of one side of an equality as contained in
-the other's. Nulls pass no test but IS NULL, and `NOT` is taken as the complement. Equalities that follow from others (a
-= b, b = c, a = c) are multiplied like any: whoever has equivalence classes should hand in only those that tie them
-together.
+Columns are assumed independent, values equally frequent, and the values of one side of an equality contained in the
+other's. Nulls pass no test except IS NULL, and `NOT` is the complement. Equalities that follow from others (a = b, b =
+c, a = c) are multiplied like any. A caller with equivalence classes should pass only the equalities that connect them.
 
 References: Selinger et al., "Access Path Selection in a Relational Database Management System", 1979, table 1: 1/v,
-1/max(v, v), 1/3, 1/4, 1/10 without statistics, products for AND and inclusion and exclusion for OR.
+1/max(v, v), 1/3, 1/4, 1/10 without statistics, products for AND, inclusion and exclusion for OR.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from watersmeet.algebra.expressions import (
 from watersmeet.errors import InputError
 from watersmeet.stats.estimate import Estimate, Provenance, assume, derive
 
-#: What is known of a column, None where nothing is.
+#: Statistic of a column, or None if there is none.
 Lookup = Callable[[Column], Estimate | None]
 
 _EQUALITY = assume(1 / 10, "an equality with no statistics")
@@ -51,28 +50,31 @@ _LIKE = assume(1 / 10, "LIKE with no statistics of the text")
 _NULL = assume(1 / 10, "IS NULL with no statistics of nulls")
 _TRUTH = assume(1 / 2, "a truth value with no statistics")
 _NEVER = Estimate(0, Provenance.DERIVED, "NULL passes no predicate")
-_ANY = assume(1 / 3, "a predicate no rule is known for")
+_ANY = assume(1 / 3, "a predicate without a rule")
 
 _UNESCAPED_WILDCARD = re.compile(r"(?:[^\\%_]|\\.)*[%_]", re.DOTALL)
 
 
 def estimate_selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup = lambda column: None) -> Estimate:
-    """The estimated share that passes a bound predicate; `distinct` and `null_share` tell what is known of a column.
+    """Estimate the share that passes a bound predicate, from the distinct values and the share of nulls of each column.
 
     >>> values = {"item": Estimate(500, Provenance.MEASURED), "store": Estimate(50, Provenance.DECLARED)}
     >>> same = Comparison("=", Column("item", "a"), Column("store", "b"))
     >>> print(estimate_selectivity(same, lambda column: values.get(column.name)))
     0.002 (derived)
+
     """
     return _Estimator(distinct, null_share).share(predicate)
 
 
 def measure_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray) -> Estimate:
-    """The share of a sample that passed; a null did not. Where none of n did, 1/(n + 2) by the rule of succession:
-    rare, not impossible.
+    """Measure the share of a sample that passed; a null did not pass.
+
+    If none of n passed, return 1/(n + 2) by the rule of succession: rare, not impossible.
 
     >>> print(measure_selectivity(np.array([True, False, False, False])))
     0.25 (measured)
+
     """
     passed, rows = _count_passed(mask)
     if not rows:
@@ -129,8 +131,9 @@ class _Estimator:
         return _NULL if known is None else derive(known.value, known, note="the column's share of nulls")
 
     def _equality(self, left: Expr, right: Expr) -> Estimate:
-        """Containment: each value of the side with fewer occurs on the other side, in a share 1/max(v1, v2) of all
-        pairs.
+        """Estimate an equality by containment.
+
+        Each value of the side with fewer values occurs on the other side, in a share 1/max(v1, v2) of all pairs.
         """
         if left == right:
             return Estimate(1, Provenance.DERIVED, "both sides are the same")
@@ -145,18 +148,14 @@ class _Estimator:
         return _EQUALITY if count is None else derive(1 / count.value, count, note="1 / the number of distinct values")
 
     def _values(self, side: Expr) -> Estimate | None:
-        """Distinct values of a column, or of something computed from one, which is taken to have as many."""
+        """Return the distinct values of a column, or of an expression over one column, assumed to have as many."""
         subject = _subject(side)
         columns = columns_of(subject)
         if len(columns) != 1 or (count := self.distinct(columns[0])) is None:
             return None
         if count.value < 1:
             raise InputError(f'column "{columns[0].name}" cannot have {count.value:g} distinct values')
-        return (
-            count
-            if subject == columns[0]
-            else assume(count.value, f'as many values as column "{columns[0].name}" it is computed from')
-        )
+        return count if subject == columns[0] else assume(count.value, f'as many values as column "{columns[0].name}"')
 
 
 _RULES: dict[type[Expr], Callable[[_Estimator, Any], Estimate]] = {
@@ -179,7 +178,7 @@ def _complement(share: Estimate) -> Estimate:
 
 
 def _subject(expr: Expr) -> Expr:
-    """What is below casts and minus signs, which map different values to different values."""
+    """Return the expression below casts and minus signs, which map distinct values to distinct values."""
     while isinstance(expr, Cast | Negate):
         expr = expr.arg
     return expr
@@ -195,4 +194,4 @@ def _count_passed(mask: Any) -> tuple[int, int]:
         return pc.sum(mask).as_py() or 0, len(mask)
     if isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.ndim == 1:
         return int(np.count_nonzero(mask)), len(mask)
-    raise InputError("a sampled predicate is an array of truth values")
+    raise InputError("a sampled predicate must be an array of booleans")

@@ -1,4 +1,13 @@
-"""What the cost model wants to know of a stream, as declared, measured or assumed."""
+"""Statistics of a stream for the cost model, as declared, measured or assumed, and their TOML file.
+
+[streams.bids]
+rate = 5000
+row_bytes = 48
+distinct = { auction = 100 }
+
+[streams.bids.hot]
+auction = 0.2
+"""
 
 from __future__ import annotations
 
@@ -20,17 +29,17 @@ ASSUMED_ROW_BYTES = 64.0
 ASSUMED_DISTINCT = 200.0
 ASSUMED_TEXT_BYTES = 16.0
 
-#: Shares and their reciprocals are rounded; only a contradiction beyond rounding is one.
+#: Tolerance for shares and their reciprocals, which are rounded.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStats:
-    """Statistics of one stream or relation; columns nothing is known of are not in the mappings.
+    """Statistics of one stream or relation. The mappings contain only columns with statistics.
 
-    `distinct` counts the values of a column, nulls aside, and `hot_share` is the most frequent value's share of the
-    rows that have one: at least 1/distinct. `null_share` is the share of the rows that have none. `rows` and `span_s`
-    are those of the rows that were measured.
+    `distinct` counts the values of a column without nulls. `hot_share` is the share of the most frequent value among
+    the rows that have a value: at least 1/distinct. `null_share` is the share of rows without a value. `rows` and
+    `span_s` describe the measured rows.
     """
 
     rows_per_s: Estimate
@@ -44,7 +53,7 @@ class StreamStats:
     def __post_init__(self) -> None:
         for part in fields(self):
             if isinstance(value := getattr(self, part.name), Mapping):
-                object.__setattr__(self, part.name, dict(value))  # a copy, so that nobody else can change it
+                object.__setattr__(self, part.name, dict(value))  # a copy, so that the caller cannot change it
         _check_above_zero(self.rows_per_s, "the rate of a stream")
         _check_above_zero(self.row_bytes, "the size of a row")
         for column, count in self.distinct.items():
@@ -56,11 +65,11 @@ class StreamStats:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column anything is known of."""
+        """All columns with statistics."""
         return tuple(dict.fromkeys((*self.distinct, *self.hot_share, *self.null_share)))
 
     def check_columns(self, schema: SourceSchema) -> StreamStats:
-        """The same statistics, if the source has every column they speak of."""
+        """Return these statistics; refuse a column that the source does not have."""
         unknown = [column for column in self.columns if column not in schema.fields.names]
         if unknown:
             raise InputError(
@@ -70,10 +79,10 @@ class StreamStats:
         return self
 
     def with_assumptions(self, schema: SourceSchema, window_rows: float | None = None) -> StreamStats:
-        """These statistics with what is missing filled by defaults, each marked and explained.
+        """Return these statistics with defaults for missing ones, each marked and explained.
 
-        A row's size comes from its Arrow types, distinct values are 200 per column but no more than the type has or
-        than the rows of the window, and all values are equally frequent. What is declared or measured stays.
+        A row's size comes from its Arrow types. A column has 200 distinct values, but no more than its type or the rows
+        of the window allow. All values are equally frequent. Declared and measured statistics stay.
         """
         self.check_columns(schema)
         if window_rows is not None:
@@ -98,7 +107,7 @@ class StreamStats:
         if hot is not None and hot.value * value < 1:
             return assume(
                 1 / hot.value,
-                f"no statistics: a most frequent value of {format_number(hot.value)} leaves at least so many",
+                f"no statistics: a most frequent value of {format_number(hot.value)} allows no fewer values",
             )
         return assume(value, reasons[value])
 
@@ -109,13 +118,16 @@ def stats(
     row_bytes: float | None = None,
     hot: Mapping[str, float] | None = None,
 ) -> StreamStats:
-    """Declares statistics of a stream, to plan without data: rows per second, distinct values per column, bytes per
-    row, and the share of the most frequent value per column. What is left out is assumed, and marked so wherever it
-    shows.
+    """Declare the statistics of a stream, to plan without data.
+
+    `rate` is in rows per second, `distinct` counts the distinct values of a column, `row_bytes` is the size of a row,
+    and `hot` is the share of the most frequent value of a column. Missing statistics are assumed, and marked so in
+    every output.
 
     >>> bids = stats(rate=5000, distinct={"auction": 100}, hot={"auction": 0.2})
     >>> print(bids.rows_per_s, bids.distinct["auction"], bids.row_bytes, sep=", ")
     5000 (declared), 100 (declared), 64 (assumed)
+
     """
     return StreamStats(
         rows_per_s=assume_rate("no rate was declared") if rate is None else _declare_rate(rate),
@@ -128,10 +140,12 @@ def stats(
 
 
 def assume_rate(why: str) -> Estimate:
+    """Return the default rate, with the reason."""
     return assume(ASSUMED_ROWS_PER_S, f"{why}: 1000 rows/s, a round number to compare plans with")
 
 
 def assume_row_bytes(why: str) -> Estimate:
+    """Return the default row size, with the reason."""
     return assume(ASSUMED_ROW_BYTES, f"{why}: 64 bytes, eight numbers, until the columns are known")
 
 
@@ -177,7 +191,7 @@ def _check_distinct(column: str, count: Estimate) -> None:
     if count.value < 1:
         raise InputError(
             f'column "{column}" cannot have {format_number(count.value)} distinct values',
-            hint="the least is 1: leave out what is not known",
+            hint="the least is 1; leave out unknown columns",
         )
 
 
@@ -187,8 +201,8 @@ def _check_hot(column: str, share: Estimate, count: Estimate | None) -> None:
     _check_above_zero(share, what)
     if count is not None and share.value * count.value < 1 - _ROUNDING:
         raise InputError(
-            f"{what} cannot be {format_number(share.value)}: with {format_number(count.value)} distinct values it is at least "
-            f"{format_number(1 / count.value)}"
+            f"{what} cannot be {format_number(share.value)}: with {format_number(count.value)} distinct values"
+            f" it is at least {format_number(1 / count.value)}"
         )
 
 
@@ -207,7 +221,7 @@ def _count_type_values(kind: pa.DataType) -> float:
 def _assume_row_bytes_by_type(fields_: Iterable[pa.Field]) -> Estimate:
     total = sum(_type_bytes(each.type) for each in fields_)
     return assume(
-        max(1.0, total), "no rows were seen: the widths of the Arrow types, 16 bytes for each of varying width"
+        max(1.0, total), "no rows were read: the widths of the Arrow types, 16 bytes for each of varying width"
     )
 
 
@@ -226,13 +240,13 @@ _KEYS = ("rate", "distinct", "row_bytes", "hot")
 
 
 def read_stats(path: str | os.PathLike[str]) -> dict[str, StreamStats]:
-    """The statistics of every stream in the file, by the stream's name."""
+    """Read the statistics of every stream in a TOML file, by stream name."""
     place = Path(path)
     content = read_toml_file(place, "statistics file")
     _check_keys(content, ("streams",), f"{place}")
     streams = _table(content.get("streams", {}), f"{place}: streams")
     if not streams:
-        raise InputError(f"{place} declares no stream", hint="begin a section with [streams.NAME]")
+        raise InputError(f"{place} declares no stream", hint="start a section with [streams.NAME]")
     return {name: _stream(values, f"{place}: streams.{name}") for name, values in streams.items()}
 
 

@@ -1,12 +1,12 @@
-"""Statistics of a table that is there as a whole: exact where it is small, from a sample where it is large.
+"""Statistics of a finite table: exact if it is small, from a sample if it is large.
 
-Distinct values are estimated from a sample with the first-order jackknife: of N rows, n are sampled, d values are seen,
-f of them once;
+The first-order jackknife estimates distinct values from a sample. Of N rows, n are sampled; d values occur in the
+sample, f of them once:
 
     distinct = d / (1 − (1 − n/N) · f/n)
 
-which is d when nothing was left out, N when every row sampled has a value of its own, and close wherever values are
-about as frequent as each other. A few very frequent values among many rare ones make it too low.
+This is d if every row was sampled, N if every sampled row has its own value, and close if values are about equally
+frequent. A few very frequent values among many rare ones make it too low.
 
 References: Haas, Stokes, "Estimating the Number of Classes in a Finite Population", 1998, D_uj1, the one PostgreSQL's
 ANALYZE uses.
@@ -35,15 +35,18 @@ def measure_table(
     columns: Sequence[str],
     most_rows: int = EXACT_ROWS,
 ) -> StreamStats:
-    """Statistics of a finite table; `times_us` is None for a relation. At most `most_rows` rows are looked at for
-    distinct values.
+    """Measure the statistics of a finite table; `times_us` is None for a relation.
 
-    >>> found = measure_table(pa.table({"item": ["pen", "pen", "ink", None]}), np.array([0, 1, 2, 4]) * 1_000_000, ["item"])
+    At most `most_rows` rows are read for distinct values.
+
+    >>> table, times_us = pa.table({"item": ["pen", "pen", "ink", None]}), np.array([0, 1, 2, 4]) * 1_000_000
+    >>> found = measure_table(table, times_us, ["item"])
     >>> print(found.rows_per_s, found.distinct["item"], found.hot_share["item"], found.null_share["item"], sep=", ")
     1 (measured), 2 (measured), 0.6667 (measured), 0.25 (measured)
+
     """
     if most_rows < 1:
-        raise InputError(f"a sample has at least one row, got {most_rows}")
+        raise InputError(f"a sample needs at least one row, got {most_rows}")
     rows = require_table(table)
     chosen = draw_sample_rows(rows.num_rows, most_rows, seed=0)
     looked_at = {name: _measure_column(require_column(rows, name), chosen, name) for name in columns}
@@ -65,10 +68,11 @@ def measure_table(
 
 
 def estimate_distinct(population: float, sampled: int, seen: int, seen_once: int) -> float:
-    """Distinct values among `population` rows, from those among `sampled` of them.
+    """Estimate the distinct values among `population` rows from those among `sampled` of them, by the jackknife.
 
     >>> estimate_distinct(1000, 100, 100, 100), estimate_distinct(1000, 100, 20, 0)
     (1000.0, 20.0)
+
     """
     unseen = (1 - sampled / population) * seen_once / sampled
     return float(min(population, seen / (1 - unseen)))
@@ -76,7 +80,7 @@ def estimate_distinct(population: float, sampled: int, seen: int, seen_once: int
 
 @dataclass(frozen=True, slots=True)
 class _ColumnStats:
-    """Of a column without a single value, only the nulls are known."""
+    """Statistics of a column. If all its values are null, only the share of nulls is known."""
 
     null_share: Estimate
     distinct: Estimate | None = None
@@ -84,7 +88,7 @@ class _ColumnStats:
 
 
 def _measure_column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, name: str) -> _ColumnStats | None:
-    """What the rows say of a column; None without rows."""
+    """Measure a column; return None without rows."""
     counts = value_counts(column, name, chosen)
     looked_at = len(column) if chosen is None else len(chosen)
     if not looked_at:
@@ -102,8 +106,9 @@ def _measure_column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, n
 
 
 def _measure_hot_share(counts: NDArray[np.int64], distinct: float) -> float:
-    """A most frequent value that was seen once says nothing of its share: all that is known is that it is at least
-    1/distinct.
+    """Measure the share of the most frequent value.
+
+    A value that was seen once gives no share. Then the share is only known to be at least 1/distinct.
     """
     most = int(counts.max())
     return max(most / int(counts.sum()) if most > 1 else 0.0, 1 / distinct)
@@ -117,25 +122,26 @@ US_PER_S = 1_000_000
 
 
 def measure_rate(rows: int, first_us: int, last_us: int) -> Estimate:
-    """Rows per second of event time; assumed where the rows span no time.
+    """Measure rows per second of event time; assume a rate if the rows span no time.
 
     >>> print(measure_rate(10, 0, 2_000_000), measure_rate(10, 5, 5), sep=", ")
     5 (measured), 1000 (assumed)
+
     """
     if rows < 2:
-        return assume_rate("fewer than two rows were seen")
+        return assume_rate("fewer than two rows were read")
     if last_us <= first_us:
         return assume_rate("all rows have the same time")
     return Estimate(rows / ((last_us - first_us) / US_PER_S), Provenance.MEASURED)
 
 
 def measure_span(rows: int, first_us: int, last_us: int) -> Estimate | None:
-    """Seconds of event time from the first row to the last; None without rows."""
+    """Measure the seconds of event time from the first row to the last; None without rows."""
     return Estimate((last_us - first_us) / US_PER_S, Provenance.MEASURED) if rows else None
 
 
 def measure_row_bytes(rows: int, total_bytes: int) -> Estimate:
-    """Bytes per row in Arrow's layout, at least one."""
+    """Measure the bytes per row in Arrow's layout, at least one."""
     if not rows:
-        return assume_row_bytes("no rows were seen")
+        return assume_row_bytes("no rows were read")
     return Estimate(max(1.0, total_bytes / rows), Provenance.MEASURED)

@@ -51,7 +51,7 @@ def test_the_winner_of_each_workload_of_table_3(streams: TwoStreams, winner: str
 
 
 def test_table_3_needs_the_whole_bracket_of_the_t_tree_update_doubled() -> None:
-    """As printed, eq. 6 gives other figures for every pair with a T-tree; the text's 20 % / 80 % speaks against it too."""
+    """Eq. 6 as printed gives other figures for every pair with a T-tree, and contradicts the text's 20 % / 80 %."""
 
     def as_printed(load: WindowLoad) -> float:
         descent = 1.5 * (math.ceil(math.log2(math.ceil(load.rows / 100))) - 1)

@@ -1,7 +1,6 @@
-"""Weight factors of a machine: seconds per operation of the engine's kernels, as calibration finds them. Profiles are
-values and JSON.
+"""Machine profile: seconds per operation of the engine's kernels, as measured by calibration. A value with a JSON form.
 
-The papers' own weights are profiles too, so that their figures and our plans come out of the same code.
+The papers' own weights are profiles too, so that the same code computes their figures and our plans.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ class Structure:
 
     @property
     def weights(self) -> StructureWeights:
+        """The weights P and I of the third paper's model."""
         return StructureWeights(self.compare_s, self.update_s)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCosts:
-    """Seconds per row that Spark packs, shuffles, keeps in its state store and hands out, and per micro-batch.
+    """Seconds per row that Spark packs, shuffles, stores in its state store and emits, and per micro-batch.
 
-    `assumed` says that they are the defaults, round numbers of the right size, and were not measured.
+    `assumed` marks the defaults: round numbers of the right size that were not measured.
     """
 
     pack_s: float = 2e-7
@@ -53,22 +53,25 @@ class SparkCosts:
             if each.name != "assumed":
                 check_not_negative(getattr(self, each.name), f"the weight {each.name} of Spark")
         if not isinstance(self.assumed, bool):
-            raise InputError(f"whether Spark's weights are assumed is true or false, got {self.assumed!r}")
+            raise InputError(f'"assumed" of Spark\'s weights must be true or false, got {self.assumed!r}')
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What operations cost on one machine. `unit` is "s" but for weights out of a paper that names none; `source` says
-    where they are from.
+    """Costs of operations on one machine.
 
-    Per structure: `list`, `hash`, `btree`, `ttree`, and `runs`, the production structure. Around the kernels:
-    `row_in_s` for each row that is admitted, `count_s` on top of it where a ROWS window counts rows, `match_s` for each
-    match handed on, `row_out_s` for each row put out, `select_s` for each row a predicate is evaluated on, `check_s`
-    for each candidate one is evaluated on, `group_s` for each group looked at in an aggregation set, `batch_s` for each
-    batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested loops: `loop_match_s` for each
-    row handed on to the next loop, `layout_s` for each row laid out for a batch, `scan_s` for each row whose times and
-    conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins.
-    `early` are the weights of an aggregation over a join.
+    `unit` is "s", except for weights from a paper that names no unit. `source` names the origin of the weights.
+
+    Index structures: `list`, `hash`, `btree`, `ttree`, and `runs`, the production structure.
+
+    Around the kernels: `row_in_s` per ingested row, `count_s` in addition if a ROWS window counts it, `match_s` per
+    match passed on, `row_out_s` per emitted row, `select_s` per row that a predicate is evaluated on, `check_s` per
+    candidate that a predicate is evaluated on, `group_s` per group visited in an aggregation set, `batch_s` per batch,
+    `probe_batch_s` per pane that a batch probes.
+
+    Nested loops: `loop_match_s` per row passed to the next loop, `layout_s` per row laid out for a batch, `scan_s` per
+    row whose times and conditions are tested, `loops_batch_s` per batch. `node_batch_s` is the cost of a batch at a
+    node of a join tree. `early` holds the weights of an aggregation over a join.
     """
 
     name: str
@@ -103,33 +106,35 @@ class Profile:
             check_not_negative(getattr(self, name), f"the weight {name} of a profile")
 
     def structure(self, kind: str) -> Structure:
+        """Return the costs of one structure by name."""
         if kind not in STRUCTURES:
             raise InputError(f'a profile has no structure "{kind}"', hint=f"structures: {listing(STRUCTURES)}")
         found: Structure = getattr(self, kind)
         return found
 
     def kang(self, bucket_rows: float = PAPER_WEIGHTS.bucket_rows, node_rows: int = PAPER_WEIGHTS.node_rows) -> Weights:
-        """The weights of the window join's cost model."""
+        """Return the weights of the window join's cost model."""
         return Weights(
             self.list.weights, self.hash.weights, self.btree.weights, self.ttree.weights, bucket_rows, node_rows
         )
 
     def tran(self) -> AggregationWeights:
-        """The weights of the aggregation join's cost model."""
+        """Return the weights of the aggregation join's cost model."""
         return AggregationWeights(
             self.list.compare_s, self.hash.compare_s, self.list.update_s, self.hash.update_s, self.group_s
         )
 
     def to_json(self) -> str:
-        """The profile as text; `from_json` gives it back."""
+        """Return the profile as JSON; `from_json` reads it back."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Profile:
-        """The profile a text holds. Weights that are missing are zero; unknown ones are refused.
+        """Parse a profile. Missing weights are zero; unknown keys are refused.
 
         >>> Profile.from_json('{"name": "mine", "hash": {"compare_s": 2e-9}}').hash.compare_s
         2e-09
+
         """
         try:
             saved = json.loads(text)
@@ -236,10 +241,11 @@ PROFILES = {profile.name: profile for profile in (KANG, COMPARISONS, ONE_EACH, R
 
 
 def named_profile(name: str) -> Profile:
-    """One of the profiles that come with the papers.
+    """Return one of the papers' profiles.
 
     >>> named_profile("kang-2003").kang() == PAPER_WEIGHTS
     True
+
     """
     if name not in PROFILES:
         raise InputError(f'there is no profile "{name}"', hint=f"profiles: {listing(list(PROFILES))}")
