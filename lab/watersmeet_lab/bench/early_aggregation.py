@@ -54,7 +54,10 @@ class AggregationSetting:
         keys = [f"{alias}.g" for alias, each in zip(self.aliases, self.inputs, strict=True) if each.groups > 1]
         key_columns = ", ".join(f"{key} AS {key.replace('.', '_')}" for key in keys)
         equal = " AND ".join(f"a.j = {alias}.j" for alias in self.aliases[1:])
-        return f"SELECT {key_columns}, COUNT(*) AS n FROM {sources} WHERE {equal} GROUP BY {', '.join(keys)} EVERY 1 SECOND"
+        return (
+            f"SELECT {key_columns}, COUNT(*) AS n FROM {sources} WHERE {equal} GROUP BY {', '.join(keys)} EVERY 1 "
+            "SECOND"
+        )
 
     def _table(self, number: int, each: Input) -> pa.Table:
         rng = np.random.default_rng([self.seed, number])
@@ -94,13 +97,11 @@ class PlacementRanking:
 
 PAPER_SETTING = AggregationSetting("default", TWO_WAY, rows=20_000)
 
-#: Settings in which one plan is clearly the best. Of Figure 10's settings, only that of EAP11 is clear here, because our
+#: Settings in which one plan is clearly the best. Of Figure 10's settings, only that of EAP11 is clear here: our
 #: kernels aggregate early at a much lower cost. LAP needs keys that match less often. The others need more rows in a
 #: window and more groups on the other side.
-_MANY_GROUPS, _ONE_GROUP = (
-    Input(5000, 5000, groups=15_000, selectivity=0.01),
-    Input(5000, 5000, groups=1, selectivity=0.01),
-)
+_MANY_GROUPS = Input(5000, 5000, groups=15_000, selectivity=0.01)
+_ONE_GROUP = Input(5000, 5000, groups=1, selectivity=0.01)
 _FEW_MATCHES = Input(500, 500, groups=1500, selectivity=0.0005)
 CLEAR_SETTINGS = (
     AggregationSetting("LAP", (_FEW_MATCHES, _FEW_MATCHES), rows=100_000),

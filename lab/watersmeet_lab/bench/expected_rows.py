@@ -32,8 +32,7 @@ class ExpectedRows:
     >>> given = ExpectedRows(2, 7, pa.schema([]))
     >>> given.check("flink", 3, 7)
     Traceback (most recent call last):
-    watersmeet_lab.bench.expected_rows.DifferentRowsError: flink gives 3 rows with checksum 7, expected 2 with 7, so there is
-    nothing to compare
+    watersmeet_lab.bench.expected_rows.DifferentRowsError: flink gives 3 rows with checksum 7, expected 2 with 7
     """
 
     rows: int
@@ -57,8 +56,7 @@ class ExpectedRows:
             expected = row_checksum(self.rows_by_time.slice(0, rows))
         if (rows, found) != (self.rows if self.rows_by_time is None else min(rows, self.rows), expected):
             raise DifferentRowsError(
-                f"{name} gives {rows:,} rows with checksum {found}, expected {self.rows:,} with {expected}, "
-                "so there is nothing to compare"
+                f"{name} gives {rows:,} rows with checksum {found}, expected {self.rows:,} with {expected}"
             )
 
     def check_table(self, name: str, found: pa.Table) -> None:

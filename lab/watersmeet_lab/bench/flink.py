@@ -1,8 +1,12 @@
-"""Flink's SQL as a peer. It needs its own versions of Arrow and pandas, so it lives in a virtual environment of its
-own, made on first use.
+"""Flink's SQL as a peer, and window joins in Flink's SQL.
 
-Its PyPI package reads CSV and JSON only. The rows therefore go in as CSV files; the time Flink needs just to read them
-is measured beside, so that a reader can take it off. Times are whole microseconds for Flink.
+Flink needs its own versions of Arrow and pandas, so it runs in its own virtual environment, which is created on first
+use. Its PyPI package reads CSV and JSON only, so the rows are passed as CSV files. The time to read the files is
+measured separately, so that a reader can subtract it. Times are integer microseconds for Flink.
+
+A window join is a chain of interval joins, or of joins of tumbling windows, followed by the aggregates. Flink's event
+times (`et`) have milliseconds, and each join may bound one pair by them. So each join bounds its first pair in event
+time, which lets Flink evict rows, and all pairs exactly in microseconds (`ts`).
 """
 
 from __future__ import annotations
@@ -25,8 +29,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet_lab.bench.portable_joins import JoinAggregate, JoinStep, PairBound, PortableJoin, TumblingTile
 
 FLINK_VERSION = "2.3.0"
-#: As Flink's users set it for speed: no copies of rows between operators, rows taken a few at a time where that helps
-#: (aggregations).
+#: Settings that Flink's users choose for speed: no copies of rows between operators, and mini-batches for aggregations.
 FLINK_SETTINGS = {
     "parallelism.default": "2",
     "table.local-time-zone": "UTC",
@@ -35,7 +38,8 @@ FLINK_SETTINGS = {
     "table.exec.mini-batch.allow-latency": "1 s",
     "table.exec.mini-batch.size": "5000",
 }
-#: A file per reader, each with rows from all along: readers take files in no order, and would find older rows late.
+#: One file per reader, each with rows from the whole stream. Readers take files in any order, so a file of older rows
+#: would be late.
 FILES_PER_STREAM = 2
 _SCRIPT = Path(__file__).with_name("flink_job.py")
 _SQL_TYPES = {
@@ -48,13 +52,14 @@ _SQL_TYPES = {
 
 
 class FlinkUnavailableError(WatersmeetError):
-    """Flink cannot be had here; the benchmark goes on without it."""
+    """Flink cannot be installed here; the benchmark continues without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkTable:
-    """A stream for Flink: a folder of CSV files. `time` is a column of microseconds; Flink sees it as `et`, in
-    milliseconds.
+    """A stream for Flink: a folder of CSV files.
+
+    `time` is a column of microseconds; Flink sees it as `et`, in milliseconds.
     """
 
     name: str
@@ -71,8 +76,9 @@ class _FlinkReport(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FlinkRunResult:
-    """What a query took once Flink was up and warm, and what reading its input alone; its rows; the most memory its
-    Java process held.
+    """Result of a query on a warm Flink: its seconds, its rows, and the peak memory of the Java process.
+
+    `scan_seconds` is the time to read the input alone.
     """
 
     seconds: float
@@ -82,7 +88,7 @@ class FlinkRunResult:
 
 
 def ensure_flink_python() -> Path:
-    """The Python of an environment with Flink in it; made when it is not there yet."""
+    """Return the Python of an environment with Flink; create the environment if needed."""
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "watersmeet" / f"flink-{FLINK_VERSION}"
     python = home / "bin" / "python"
     if not (home / ".ready").exists():
@@ -103,7 +109,7 @@ def ensure_flink_python() -> Path:
 
 
 def run_flink_query(streams: Mapping[str, pa.Table], select: str, result: pa.Schema) -> FlinkRunResult:
-    """Runs a SELECT over the streams, from their first row to their last; each has its times in `ts`."""
+    """Run a SELECT over the streams from the first row to the last; event times are in the column `ts`."""
     ensure_flink_python()
     with tempfile.TemporaryDirectory(prefix="watersmeet-bench-") as made:
         folder = Path(made)
@@ -120,41 +126,41 @@ def run_flink_query(streams: Mapping[str, pa.Table], select: str, result: pa.Sch
 
 
 def _write_csv_files(name: str, table: pa.Table, folder: Path, time: str) -> FlinkTable:
-    """The stream's rows dealt out to CSV files, in the order they have."""
+    """Distribute the rows of a stream over CSV files, in their order."""
     into = folder / name
     into.mkdir(parents=True)
     options = pyarrow.csv.WriteOptions(include_header=False)
     for number in range(FILES_PER_STREAM):
-        dealt = table.take(np.arange(number, table.num_rows, FILES_PER_STREAM))
-        pyarrow.csv.write_csv(dealt, into / f"part-{number:03d}.csv", options)
+        part = table.take(np.arange(number, table.num_rows, FILES_PER_STREAM))
+        pyarrow.csv.write_csv(part, into / f"part-{number:03d}.csv", options)
     return FlinkTable(name, str(into), _sql_columns(table.schema), time)
 
 
 def _run_job(job: Mapping[str, object], folder: Path) -> _FlinkReport:
     description = folder / "flink-job.json"
     description.write_text(json.dumps(job))
-    told = subprocess.run(
+    completed = subprocess.run(
         [ensure_flink_python(), _SCRIPT, description],
         capture_output=True,
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    if told.returncode:
-        raise WatersmeetError(f"Flink failed: {_innermost_cause(told.stderr)}")
-    about: _FlinkReport = json.loads(told.stdout.strip().splitlines()[-1])
+    if completed.returncode:
+        raise WatersmeetError(f"Flink failed: {_innermost_cause(completed.stderr)}")
+    about: _FlinkReport = json.loads(completed.stdout.strip().splitlines()[-1])
     return about
 
 
-def _innermost_cause(note: str) -> str:
-    """The innermost cause of a Java stack trace, else the last line that names no place."""
-    lines = [line.strip() for line in note.splitlines() if line.strip() and not line.strip().startswith("at ")]
+def _innermost_cause(output: str) -> str:
+    """Return the innermost cause of a Java stack trace, else the last line that is not a stack frame."""
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["no reason given"])[-1]
 
 
 def _read_rows(out: Path, schema: pa.Schema) -> pa.Table:
-    """Flink names its part files as it likes; a sink that got no row leaves none."""
+    """Read the rows from all part files; a sink without rows leaves no file."""
     options = pyarrow.csv.ReadOptions(column_names=schema.names)
     types = pyarrow.csv.ConvertOptions(column_types=schema)
     files = [path for path in sorted(out.rglob("*")) if path.is_file() and path.stat().st_size] if out.exists() else []
@@ -175,7 +181,7 @@ def _sql_type(kind: pa.DataType) -> str:
 def _failure_reason(failed: OSError | subprocess.CalledProcessError) -> str:
     if isinstance(failed, subprocess.CalledProcessError):
         lines = failed.stderr.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"pip ended with {failed.returncode}"
+        return lines[-1] if lines else f"pip exited with {failed.returncode}"
     return str(failed)
 
 
@@ -183,7 +189,7 @@ _TILE_COLUMNS = ("window_start", "window_end")
 
 
 def flink_select(join: PortableJoin) -> str:
-    """The SELECT whose rows, in microseconds, are those of the join."""
+    """Return the SELECT that computes the join, with times in microseconds."""
     first, *others = join.steps()
     joins = "".join(
         f" JOIN {_source_sql(join, step)} AS {step.alias} ON {' AND '.join(_join_conditions(join, step))}"
@@ -194,7 +200,10 @@ def flink_select(join: PortableJoin) -> str:
     shown = [f"{expression} AS `{name}`" for expression, name in join.outputs]
     if not isinstance(join.windows, TumblingTile) or not join.aggregates:
         return f"SELECT {', '.join(shown)} {text}"
-    end = f"MAX({first.alias}.ts) / {join.windows.length_us} * {join.windows.length_us} + {join.windows.length_us} AS as_of"
+    end = (
+        f"MAX({first.alias}.ts) / {join.windows.length_us} * {join.windows.length_us} + {join.windows.length_us} AS "
+        "as_of"
+    )
     groups = [*(f"{first.alias}.{name}" for name in _TILE_COLUMNS), *(expression for expression, _ in join.outputs)]
     return (
         f"SELECT {', '.join([end, *shown, *map(_aggregate_sql, join.aggregates)])} {text} GROUP BY {', '.join(groups)}"
@@ -210,7 +219,10 @@ def _source_sql(join: PortableJoin, step: JoinStep) -> str:
 
 
 def _cells_sql(join: PortableJoin, step: JoinStep) -> str:
-    """Flink joins on equality only: a value meets those in its own cell of the band's width and in the two beside it."""
+    """Return the source with a column `cell`: cells as wide as the band.
+
+    Flink joins on equality only. A value can match values in its own cell and in the two adjacent ones.
+    """
     assert join.band is not None
     column = next(
         text.partition(".")[2] for text in (join.band.one, join.band.other) if text.startswith(f"{step.alias}.")
@@ -218,7 +230,10 @@ def _cells_sql(join: PortableJoin, step: JoinStep) -> str:
     cell = f"`{column}` / {join.band.width}"
     if step.alias == join.aliases[0]:
         return f"SELECT *, {cell} AS cell FROM `{step.stream}`"
-    return f"SELECT s.*, cell FROM `{step.stream}` AS s CROSS JOIN UNNEST(ARRAY[{cell} - 1, {cell}, {cell} + 1]) AS beside (cell)"
+    return (
+        f"SELECT s.*, cell FROM `{step.stream}` AS s CROSS JOIN UNNEST(ARRAY[{cell} - 1, {cell}, {cell} + 1]) AS "
+        "cells (cell)"
+    )
 
 
 def _join_conditions(join: PortableJoin, step: JoinStep) -> list[str]:
@@ -237,7 +252,10 @@ def _join_conditions(join: PortableJoin, step: JoinStep) -> list[str]:
 
 
 def _event_time_bound(bound: PairBound) -> str:
-    return f"{bound.other}.et BETWEEN {bound.one}.et + {_interval_sql(bound.low_us)} AND {bound.one}.et + {_interval_sql(bound.high_us)}"
+    return (
+        f"{bound.other}.et BETWEEN {bound.one}.et + {_interval_sql(bound.low_us)} AND {bound.one}.et + "
+        f"{_interval_sql(bound.high_us)}"
+    )
 
 
 def _microsecond_bound(bound: PairBound) -> str:
@@ -245,14 +263,17 @@ def _microsecond_bound(bound: PairBound) -> str:
 
 
 def _interval_sql(length_us: int) -> str:
-    """To the millisecond: rows are at most the rest of one further apart than their event times."""
+    """Return an interval in milliseconds; rows are less than one millisecond further apart than event times."""
     minutes, rest_ms = divmod(abs(length_us) // 1000, 60_000)
     hours, minutes = divmod(minutes, 60)
     sign = "-" if length_us < 0 else ""
-    return f"INTERVAL '{sign}{hours // 24} {hours % 24:02d}:{minutes:02d}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}' DAY TO SECOND(3)"
+    return (
+        f"INTERVAL '{sign}{hours // 24} {hours % 24:02d}:{minutes:02d}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}' "
+        "DAY TO SECOND(3)"
+    )
 
 
 def _aggregate_sql(each: JoinAggregate) -> str:
-    """An AVG of whole numbers would be a whole number."""
+    """Return an aggregate; AVG casts to DOUBLE, because an AVG of integers is an integer."""
     column = f"CAST({each.column} AS DOUBLE)" if each.function == "AVG" else each.column
     return f"{each.function}({column}) AS `{each.name}`"

@@ -1,14 +1,14 @@
-"""Runs one SQL query in Flink's own environment: `python flink_job.py job.json` prints `{"seconds": …, "peak_bytes":
-…}`.
+"""Run one SQL query in Flink's own environment: `python flink_job.py job.json`.
 
-The query runs twice in one Java process: into files, so that its rows can be checked, and, now that everything is warm,
-into a sink that takes the rows and throws them away, which is what is timed.
+Prints `{"seconds": …, "scan_seconds": …, "peak_bytes": …}`. The query runs twice in one Java process: first into files,
+so that its rows can be checked; then, when everything is warm, into a sink that discards the rows. The second run is
+timed.
 
-This file is executed by another Python than ours, so it imports nothing of Watersmeet.
+Another Python executes this file, so it imports nothing from Watersmeet.
 """
 
 # mypy: ignore-errors
-# pyflink is not among our packages, so there is nothing to check its calls against.
+# pyflink is not installed here, so mypy cannot check its calls.
 
 import json
 import os
@@ -36,8 +36,9 @@ def main(job):
 def source(table):
     columns = ", ".join(f"`{name}` {kind}" for name, kind in table["columns"])
     time_ms = f"TO_TIMESTAMP_LTZ(`{table['time']}` / 1000, 3)"
-    return (  # rows of the same millisecond may follow
-        f"CREATE TABLE `{table['name']}` ({columns}, et AS {time_ms}, WATERMARK FOR et AS et - INTERVAL '0.001' SECOND) "
+    return (  # more rows of the same millisecond may follow
+        f"CREATE TABLE `{table['name']}` ({columns}, et AS {time_ms}, WATERMARK FOR et AS et - INTERVAL '0.001' "
+        "SECOND) "
         f"WITH ('connector' = 'filesystem', 'path' = '{table['path']}', 'format' = 'csv')"
     )
 
@@ -51,12 +52,12 @@ def run(flink, sink, connector, columns, select):
 
 
 def peak_bytes():
-    """The most that any child of this process held: the Java process with Flink's cluster in it."""
+    """Return the peak memory of the largest child process: the Java process with Flink's cluster."""
     peaks = [0]
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        except OSError:  # it ended while we looked
+        except OSError:  # the process ended meanwhile
             continue
         if int(fields["PPid"]) == os.getpid() and "VmHWM" in fields:
             peaks.append(int(fields["VmHWM"].split()[0]) * 1024)

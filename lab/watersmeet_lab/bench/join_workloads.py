@@ -38,7 +38,8 @@ class JoinWorkload:
     def __post_init__(self) -> None:
         if self.batches < MIN_BATCHES:
             raise InputError(
-                f"{self.name}: at least {MIN_BATCHES} batches are needed because the first one warms up, got {self.batches}"
+                f"{self.name}: at least {MIN_BATCHES} batches are needed because the first one warms up, got "
+                f"{self.batches}"
             )
 
     def tables(self) -> dict[str, pa.Table]:

@@ -95,7 +95,8 @@ class PortableJoin:
     With aggregates, `outputs` are the group keys, the windows are tiles, and each row carries the end of its tile as
     `as_of`.
 
-    >>> join = PortableJoin({"a": "ask", "b": "bid"}, SlidingWindow(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
+    >>> sources = {"a": "ask", "b": "bid"}
+    >>> join = PortableJoin(sources, SlidingWindow(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
     >>> join.to_watersmeet_sql()
     'SELECT a.k AS k FROM ask [RANGE 5000000 MICROSECONDS] AS a, bid [RANGE 5000000 MICROSECONDS] AS b WHERE a.k = b.k'
     """

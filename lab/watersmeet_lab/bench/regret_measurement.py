@@ -1,4 +1,8 @@
-"""Measures every plan of a workload's space: CPU time, the best of repeats, and the same rows from all."""
+"""Measure every plan of a workload's plan space, and report the regret of the chosen plan.
+
+CPU time is the best of several repeats, and all plans must return the same rows. The report is a table, a summary and a
+plot.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +30,19 @@ from watersmeet.runtime.planning import explain_sample, read_planning_sample
 from watersmeet_lab.bench.expected_rows import have_same_rows
 from watersmeet_lab.bench.regret_workloads import RegretWorkload
 
-#: A plan that is predicted to take longer is left out, and counted. Workloads are sized so that there is none.
+#: A plan with a longer predicted time is not run, but counted. Workloads are sized so that there is none.
 MAX_PREDICTED_S = 60.0
 
-#: A run that has taken this many times the best one's time is not repeated.
+#: A plan that takes this many times the best time is not repeated.
 SLOW_FACTOR = 3.0
 
-#: So many of the fastest plans, and the chosen one, are measured again in turns: regret is a ratio of two of them.
+#: Number of fastest plans that are measured again, in turns with the chosen one: regret is a ratio of two of them.
 FINALISTS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class TimedPlan:
-    """A plan, its predicted and its measured CPU time for the whole workload."""
+    """A plan with its predicted and its measured CPU time for the whole workload."""
 
     plan: Plan
     predicted_s: float
@@ -47,7 +51,10 @@ class TimedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """One workload: what was chosen, every plan measured, and how many were left out as hopeless."""
+    """Measurements of one workload: the chosen plan, and every plan measured.
+
+    `excluded_plans` counts plans that were not run because their predicted time is too long.
+    """
 
     workload: str
     stream_count: int
@@ -66,14 +73,14 @@ class Regret:
 
     @property
     def correlation(self) -> float:
-        """Spearman's: of the ranks of predicted and measured times."""
+        """Spearman's rank correlation of predicted and measured times."""
         return rank_correlation(
             [each.predicted_s for each in self.timed_plans], [each.measured_s for each in self.timed_plans]
         )
 
 
 def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
-    """Pearson's correlation of the ranks; equal values share the mean of theirs.
+    """Return Pearson's correlation of the ranks; equal values share their mean rank.
 
     >>> rank_correlation([1, 2, 3, 4], [10, 20, 40, 30])
     0.8
@@ -92,7 +99,7 @@ def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[t
 def explain_workload(
     workload: RegretWorkload, tables: dict[str, pa.Table], seconds: float
 ) -> tuple[BoundQuery, Explanation]:
-    """What the optimizer says of the workload, having seen its rows and knowing how they come."""
+    """Explain the workload with its rows as the sample and its batches as the arrival pattern."""
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
     bound = embedded.bind_query(workload.query, sources)
     arriving = ArrivalPattern(seconds / workload.batches, seconds, is_assumed=False)
@@ -102,8 +109,9 @@ def explain_workload(
 def measure_regret(
     workload: RegretWorkload, *, most: int = 200, repeats: int = 3, scale: float = 1.0, profile: Profile | None = None
 ) -> Regret:
-    """The chosen plan beside the plans of the space. The fastest are measured again, in turns, so that luck decides
-    nothing.
+    """Measure the chosen plan and the plans of the space.
+
+    The fastest plans are measured again, in turns, to keep noise out of the ratio.
     """
     rounds, seconds = workload.rounds(scale), workload.seconds * scale
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
@@ -113,25 +121,25 @@ def measure_regret(
     predicted = {
         plan: cost_plan(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans
     }
-    kept = [plan for plan in plans if predicted[plan] <= MAX_PREDICTED_S or plan == about.plan]
-    wanted = _run_plan(workload, tables, rounds, about.plan)[0]
-    gc.freeze()  # what is there by now stays: collecting before every run looks at the run's own garbage alone
+    candidates = [plan for plan in plans if predicted[plan] <= MAX_PREDICTED_S or plan == about.plan]
+    expected = _run_plan(workload, tables, rounds, about.plan)[0]
+    gc.freeze()  # later collections then look only at the garbage of each run
     spent: dict[Plan, float] = {}
-    for plan in kept:
+    for plan in candidates:
         rows, spent[plan] = _run_plan(workload, tables, rounds, plan)
-        if not have_same_rows(rows, wanted):
-            raise WatersmeetError(f"{workload.name}: {plan} gives other rows than {about.plan}")
+        if not have_same_rows(rows, expected):
+            raise WatersmeetError(f"{workload.name}: {plan} returns other rows than {about.plan}")
     for _ in range(repeats - 1):
         limit = SLOW_FACTOR * min(spent.values())
-        for plan in [each for each in kept if spent[each] <= limit or each == about.plan]:
+        for plan in [each for each in candidates if spent[each] <= limit or each == about.plan]:
             spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
-    finalists = sorted(kept, key=lambda plan: spent[plan])[:FINALISTS]
+    finalists = sorted(candidates, key=lambda plan: spent[plan])[:FINALISTS]
     for _ in range(2 * repeats):
         for plan in dict.fromkeys((about.plan, *finalists)):
             spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
-    timed = {plan: TimedPlan(plan, predicted[plan], spent[plan]) for plan in kept}
+    timed = {plan: TimedPlan(plan, predicted[plan], spent[plan]) for plan in candidates}
     return Regret(
-        workload.name, len(workload.streams), timed[about.plan], tuple(timed.values()), len(plans) - len(kept)
+        workload.name, len(workload.streams), timed[about.plan], tuple(timed.values()), len(plans) - len(candidates)
     )
 
 
@@ -149,15 +157,17 @@ def _run_plan(
     return pa.Table.from_batches(results, run.config.result), seconds
 
 
-#: What the suite is to show.
+#: Limits that the suite must meet.
 MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
 
 
 def format_regret(found: Regret) -> str:
-    left_out = f", {found.excluded_plans} left out as hopeless" if found.excluded_plans else ""
+    left_out = f", {found.excluded_plans} excluded as too slow" if found.excluded_plans else ""
     return (
-        f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen {found.chosen.plan.algorithm:<11}"
-        f" {found.chosen.measured_s * 1e3:7.1f} ms  best {found.best.plan.algorithm:<11} {found.best.measured_s * 1e3:7.1f} ms"
+        f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen "
+        f"{found.chosen.plan.algorithm:<11}"
+        f" {found.chosen.measured_s * 1e3:7.1f} ms  best {found.best.plan.algorithm:<11} "
+        f"{found.best.measured_s * 1e3:7.1f} ms"
         f"  {len(found.timed_plans)} plans{left_out}"
     )
 
@@ -173,8 +183,10 @@ def summarize_regrets(found: Sequence[Regret]) -> dict[str, float]:
 def format_verdict(found: Sequence[Regret]) -> str:
     values = summarize_regrets(found)
     return (
-        f"{len(found)} workloads: regret median {values['median_regret']:.2f} (bar {MAX_MEDIAN_REGRET:.2f}), worst {values['worst_regret']:.2f}"
-        f" (bar {MAX_WORST_REGRET:.2f}), rank correlation median {values['median_correlation']:.2f} (bar {MIN_MEDIAN_CORRELATION:.2f})"
+        f"{len(found)} workloads: regret median {values['median_regret']:.2f} (limit {MAX_MEDIAN_REGRET:.2f}), worst "
+        f"{values['worst_regret']:.2f}"
+        f" (limit {MAX_WORST_REGRET:.2f}), rank correlation median {values['median_correlation']:.2f} (at least "
+        f"{MIN_MEDIAN_CORRELATION:.2f})"
     )
 
 
@@ -194,12 +206,14 @@ def regret_values(found: Regret) -> dict[str, object]:
 
 
 def plot_regrets(found: Sequence[Regret], path: Path) -> Path:
-    """Measured against predicted time of every plan, a panel for each workload; the chosen plan is marked."""
+    """Plot measured against predicted time of every plan, one panel per workload, with the chosen plan marked."""
     try:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise WatersmeetError("the plot needs matplotlib", hint="install what requirements-dev.txt names") from error
+        raise WatersmeetError(
+            "the plot needs matplotlib", hint="install the packages in requirements-dev.txt"
+        ) from error
     columns = min(6, len(found))
     rows = -(-len(found) // columns)
     figure = Figure(figsize=(3 * columns, 2.6 * rows), layout="constrained")

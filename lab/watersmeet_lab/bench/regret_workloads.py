@@ -1,5 +1,7 @@
-"""The regret suite: seeded workloads of two to six streams, with rates over three orders of magnitude, skew,
-selections, equalities and comparisons, windows in time and in rows.
+"""The regret suite: seeded workloads of two to six streams.
+
+They cover rates over three orders of magnitude, skew, selections, equalities and comparisons, and windows in time and
+in rows.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ VALUES = 1000  # of column x
 
 @dataclass(frozen=True, slots=True)
 class RegretStream:
-    """A stream: rows per second, its window, distinct values of its key, and the exponent of their skew (0: none)."""
+    """A stream: rows per second, its window, distinct key values, and the exponent of their skew (0: none)."""
 
     rows_per_s: float
     window: str
@@ -26,7 +28,7 @@ class RegretStream:
 
 @dataclass(frozen=True, slots=True)
 class RegretWorkload:
-    """Streams, what joins them, and how they come: `seconds` of stream in so many batches."""
+    """Streams and their join predicate; `seconds` of event time arrive in `batches` batches."""
 
     name: str
     streams: tuple[RegretStream, ...]
@@ -48,7 +50,7 @@ class RegretWorkload:
         return {alias: self._table(number, scale) for number, alias in enumerate(self.aliases)}
 
     def rounds(self, scale: float = 1.0) -> list[dict[str, pa.Table]]:
-        """The same rows, cut into batches of equal length in time."""
+        """Return the same rows, cut into batches of equal length in time."""
         tables = self.tables(scale)
         cuts = np.linspace(0, self.seconds * scale * 1e6, self.batches + 1)[1:-1]
         places = {
@@ -86,6 +88,7 @@ def _draw_keys(rng: np.random.Generator, flow: RegretStream, rows: int) -> NDArr
 
 
 def equal_keys(aliases: str, column: str = "k") -> str:
+    """Return equalities of a column between the first alias and all others."""
     return " AND ".join(f"a.{column} = {alias}.{column}" for alias in aliases[1:])
 
 

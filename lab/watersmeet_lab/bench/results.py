@@ -46,8 +46,9 @@ class PeerComparison:
 
     `skipped` gives the reason for each missing system; `note` is a remark for the reader.
 
-    >>> both = (SystemResult("watersmeet-spark", 800.0), SystemResult("spark-rocksdb", 50.0), SystemResult("spark-hdfs", 100.0))
-    >>> PeerComparison("two-way", 1000, 40, 0, both).ratio
+    >>> speeds = {"watersmeet-spark": 800.0, "spark-rocksdb": 50.0, "spark-hdfs": 100.0}
+    >>> systems = tuple(SystemResult(name, rows_per_s) for name, rows_per_s in speeds.items())
+    >>> PeerComparison("two-way", 1000, 40, 0, systems).ratio
     {'spark': 8.0}
     """
 
@@ -141,7 +142,10 @@ def list_differences(before: PeerComparison, after: PeerComparison) -> Iterator[
     for system in after.systems:
         if system.name in previous:
             change = system.rows_per_s / previous[system.name].rows_per_s
-            yield f"{system.name:<20} {previous[system.name].rows_per_s:>12,.0f} → {system.rows_per_s:>12,.0f} rows per s   {change:5.2f} times"
+            yield (
+                f"{system.name:<20} {previous[system.name].rows_per_s:>12,.0f} → {system.rows_per_s:>12,.0f} rows "
+                f"per s   {change:5.2f} times"
+            )
         else:
             yield f"{system.name:<20} {'–':>12} → {system.rows_per_s:>12,.0f} rows per s"
     for peer, ratio in after.ratio.items():

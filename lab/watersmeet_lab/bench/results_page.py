@@ -91,7 +91,9 @@ def _new_figure(width: float, height: float) -> Any:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise WatersmeetError("the plots need matplotlib", hint="install what requirements-dev.txt names") from error
+        raise WatersmeetError(
+            "the plots need matplotlib", hint="install the packages in requirements-dev.txt"
+        ) from error
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasSVG(figure)
     return figure
@@ -102,7 +104,8 @@ def _growth_section(folder: Path) -> str:
         return ""
     points = json.loads((folder / _GROWTH).read_text())["points"]
     rows = [
-        f"| {point['grows']} | {point['engine']} | {point['size']:,} | {point['seconds_per_row'] * 1e9:,.0f} | {point['over_first']:.2f} |"
+        f"| {point['grows']} | {point['engine']} | {point['size']:,} | {point['seconds_per_row'] * 1e9:,.0f} | "
+        f"{point['over_first']:.2f} |"
         f" {point['allowed']:.2f} |"
         for point in points
     ]
@@ -125,8 +128,10 @@ def _page_text(found: list[PeerComparison], saved: list[dict[str, Any]]) -> str:
     lines = [
         "# Against peers",
         "",
-        "Written by `watersmeet bench peers --save docs/benchmarks`. All systems of a workload read the same rows in one run",
-        "on one machine and returned the same rows. Speed is input rows per second. A ratio is our speed on Spark over the",
+        "Written by `watersmeet bench peers --save docs/benchmarks`. All systems of a workload read the same rows in "
+        "one run",
+        "on one machine and returned the same rows. Speed is input rows per second. A ratio is our speed on Spark "
+        "over the",
         "best setting of the peer; if we did not run on Spark, it is our embedded speed.",
         "",
         f"| {' | '.join(head)} |",
@@ -150,7 +155,10 @@ def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]
     note = [f"{found.note[0].upper()}{found.note[1:]}.", ""] if found.note else []
     missing = [f"Skipped: {peer} ({reason})." for peer, reason in found.skipped.items()]
     machine = about["machine"]
-    setup = f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed {found.seed}"
+    setup = (
+        f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed "
+        f"{found.seed}"
+    )
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     return [
         *note,

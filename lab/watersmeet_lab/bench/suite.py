@@ -48,8 +48,10 @@ def run_table_8() -> Iterator[BenchmarkFinding]:
     )
     for label, (paper_best, paper_worst) in golab_streams.TABLE_8.items():
         golab_streams.run_join(golab_streams.TABLE_5, best[label], 10_000)
-        ours = [max(golab_streams.run_join(golab_streams.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
-                ((best[label], 300_000), (worst[label], 100_000))]  # fmt: skip
+        ours = [
+            max(golab_streams.run_join(golab_streams.TABLE_5, plan, rows).rows_per_s for _ in range(3))
+            for plan, rows in ((best[label], 300_000), (worst[label], 100_000))
+        ]
         text = (
             f"{label:<18} best {ours[0]:>11,.0f}/s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
             f"   worst {ours[1]:>11,.0f}/s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
@@ -111,14 +113,20 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
     for matches in (300, 1000, 3000):
         per_row = early.measure_seconds_per_row(matches)
         first = first or per_row
-        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the smallest case"
+        text = (
+            f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the "
+            "smallest case"
+        )
         yield BenchmarkFinding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
 
 
 def run_allocation() -> Iterator[BenchmarkFinding]:
     """Compare predicted and measured output rates of every strategy in Figures 5 to 7 of the third paper."""
     for bar in limited_strategies.measure_strategies():
-        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f}/s   measured {bar.measured_per_s:6.1f}"
+        text = (
+            f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f}/s   measured "
+            f"{bar.measured_per_s:6.1f}"
+        )
         yield BenchmarkFinding(text, {"workload": "allocation", **asdict(bar)})
 
 

@@ -1,4 +1,4 @@
-"""Where our time goes on a workload: by kernel and by operator embedded, by phase of a batch on Spark."""
+"""Where our time goes on a workload: by kernel and operator when embedded, by phase of a batch on Spark."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from watersmeet_lab.bench.join_workloads import JoinWorkload, first_rows
 
 @dataclass(frozen=True, slots=True)
 class TimeProfile:
-    """Seconds by part. Parts of one table need not add up to the whole: operators are seconds of CPU, kernels are
-    inside operators.
+    """Seconds by part.
+
+    The parts of one table need not add up to the total: operators are CPU seconds, and kernels run inside operators.
     """
 
     workload: str
@@ -40,7 +41,7 @@ class TimeProfile:
 
 
 def profile_workload(name: str, scale: float) -> Iterator[TimeProfile]:
-    """Embedded, and on Spark unless the workload is one of the engine alone."""
+    """Profile embedded, and on Spark unless the workload is for the embedded engine only."""
     known = CATALOGUE | DUCKDB_ONLY
     if name not in known:
         raise InputError(f'there is no workload "{name}" to profile', hint=f"workloads: {listing(list(known))}")
@@ -51,7 +52,7 @@ def profile_workload(name: str, scale: float) -> Iterator[TimeProfile]:
 
 
 def profile_embedded(workload: JoinWorkload) -> TimeProfile:
-    """One run over the finite tables. Planning and the first build of kernels are not in it."""
+    """Profile one run over the finite tables, without planning and the first compilation of kernels."""
     tables = workload.tables()
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
     run = wm.run(
@@ -81,11 +82,11 @@ def _profile_on_spark(workload: JoinWorkload) -> TimeProfile:
     from watersmeet_lab.bench.spark.streaming_run import benchmark_session, mean_phase_seconds, phase_seconds_by_batch
 
     ran = run_watersmeet_on_spark(benchmark_session(), workload)
-    tables = {"a batch, on average": mean_phase_seconds(ran)}
+    tables = {"mean batch": mean_phase_seconds(ran)}
     tables |= {
         f"batch {number}, summed over cores": spent for number, spent in enumerate(phase_seconds_by_batch(ran), start=1)
     }
-    return TimeProfile(workload.name, "on Spark", tables["a batch, on average"]["whole trigger"], tables)
+    return TimeProfile(workload.name, "on Spark", tables["mean batch"]["whole trigger"], tables)
 
 
 def _sort_descending(parts: Mapping[str, float]) -> dict[str, float]:

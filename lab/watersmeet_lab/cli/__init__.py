@@ -1,6 +1,4 @@
-"""The commands `watersmeet paper` and `watersmeet bench`, found by the product through the entry point
-`watersmeet.commands`.
-"""
+"""The commands `watersmeet paper` and `watersmeet bench`; the entry point `watersmeet.commands` adds them."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ MOST_SCALE = 1_000
 
 
 class Peer(StrEnum):
-    """Systems that a benchmark may leave out."""
+    """Systems that a benchmark can skip."""
 
     SPARK = "spark"
     FLINK = "flink"
@@ -32,11 +30,11 @@ def paper(
     name: Annotated[str, typer.Argument(help="golab, hammad, kang, tran, ayad, or all.")],
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("paper-report"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")
+        bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measurements are not meaningful.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: the claims as one list.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the claims as one JSON list.")] = False,
 ) -> None:
-    """Reproduces a paper's tables and figures: numbers, plots, and a verdict for each claim."""
+    """Reproduce a paper's tables and figures: numbers, plots, and a verdict for each claim."""
     from watersmeet_lab.cli import paper as papers
 
     with exit_on_error():
@@ -44,27 +42,27 @@ def paper(
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark, peers, or all; or compare, with two saved results.")],
+    name: Annotated[str, typer.Argument(help="A benchmark, peers, or all; or compare, with two saved results.")],
     results: Annotated[list[Path] | None, typer.Argument(help="Two files to compare.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     scale: Annotated[
         float,
         typer.Option(
-            min=0.001, max=MOST_SCALE, help="Length of the streams beside peers; less than 1 for a quick look."
+            min=0.001, max=MOST_SCALE, help="Length of the streams in comparisons with peers; below 1 for a quick look."
         ),
     ] = 1.0,
     save: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")
+        Path | None, typer.Option(metavar="DIR", help="Save the comparisons with peers: values, plots and a page.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Leave out what DIR has already.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip workloads that DIR already has.")] = False,
     without: Annotated[
-        list[Peer] | None, typer.Option(help="A peer to leave out; may be repeated.", show_default=False)
+        list[Peer] | None, typer.Option(help="A peer to skip; may be repeated.", show_default=False)
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Only ours: where time goes, by stage on Spark, by kernel embedded.")
+        bool, typer.Option("--profile", help="Profile Watersmeet only: time by stage on Spark, by kernel embedded.")
     ] = False,
 ) -> None:
-    """Measures this system beside its peers in one run, on seeded workloads."""
+    """Measure Watersmeet against its peers in one run, on seeded workloads."""
     from watersmeet_lab.cli import bench as benches
 
     with exit_on_error():

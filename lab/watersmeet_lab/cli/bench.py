@@ -1,4 +1,4 @@
-"""`watersmeet bench`: findings as they come, kept one by one, so that a long run that ends early has lost nothing."""
+"""`watersmeet bench`: print and save each finding as it comes, so that an interrupted run loses nothing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from watersmeet_lab.bench.suite import run_benchmarks
 def run_and_save(
     name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]
 ) -> None:
+    """Run benchmarks, print their findings, and save the comparisons."""
     done = list_saved_workloads(keep) if resume and keep is not None else ()
-    grown = []
+    growth_points = []
     for finding in run_benchmarks(name, scale, done, without):
         typer.echo(json.dumps(finding.values) if as_json else finding.text)
         if keep is not None and finding.comparison is not None:
             save_comparison(finding.comparison, keep)
             write_page(keep)
         if finding.values.get("workload") == "growth":
-            grown.append(finding.values)
-    if keep is not None and grown:
-        save_growth(grown, keep)
+            growth_points.append(finding.values)
+    if keep is not None and growth_points:
+        save_growth(growth_points, keep)
         write_page(keep)
 
 
 def compare_results(saved: Sequence[Path]) -> None:
+    """Print how two saved results differ."""
     if len(saved) != 2:
         raise typer.BadParameter("name two saved results to compare")
     for line in list_differences(*map(load_comparison, saved)):
@@ -38,6 +40,7 @@ def compare_results(saved: Sequence[Path]) -> None:
 
 
 def show_profile(name: str, scale: float, *, as_json: bool) -> None:
+    """Print where the time of a workload goes."""
     from watersmeet_lab.bench.time_profile import profile_workload
 
     for found in profile_workload(name, scale):

@@ -1,4 +1,4 @@
-"""`watersmeet paper`: reproduces a paper's tables and figures, writes the report, and says which claims hold."""
+"""`watersmeet paper`: reproduce a paper's tables and figures, write the report, and print which claims hold."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _STYLES = {"holds": "green", "holds with a difference": "yellow", "does not hold
 
 
 def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> None:
-    """Reproduces the paper of this name, or all of them, and writes the report into the folder."""
+    """Reproduce the named paper, or all papers, and write the report into the folder."""
     papers = find_papers(name)
     _refuse_file(out)
-    with report_progress(make_console(stderr=True)) as say:
-        shown = _reproduce_all(papers, say, quick=quick)
-        say("drawing plots and writing the report")
-        index = write_report(shown, _describe_run(quick=quick), out)
-    claims = [claim for each in shown for claim in each.claims]
+    with report_progress(make_console(stderr=True)) as report:
+        reproduced = _reproduce_all(papers, report, quick=quick)
+        report("drawing plots and writing the report")
+        index = write_report(reproduced, _describe_run(quick=quick), out)
+    claims = [claim for paper in reproduced for claim in paper.claims]
     if as_json:
         typer.echo(json.dumps([claim.to_dict() for claim in claims], indent=1, ensure_ascii=False))
         return
     screen = make_console()
     screen.print(_claims_table(claims))
     screen.print(
-        f"{_count_verdicts(claims)}; the report is {escape_controls(str(index))}",
+        f"{_count_verdicts(claims)}; report: {escape_controls(str(index))}",
         markup=False,
         soft_wrap=True,
     )
@@ -50,7 +50,7 @@ def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> N
 
 @contextmanager
 def report_progress(screen: Console) -> Iterator[Callable[[str], None]]:
-    """One line that says what is under way, on stderr, where it cannot mix with what programs read."""
+    """Show the current step in one line on stderr, so that it does not mix with output for programs."""
     if not screen.is_terminal:
         yield lambda words: screen.print(words, markup=False, style="dim")
         return
@@ -58,32 +58,34 @@ def report_progress(screen: Console) -> Iterator[Callable[[str], None]]:
         yield lambda words: status.update(Text(words))
 
 
-def _reproduce_all(papers: tuple[PaperEntry, ...], say: Callable[[str], None], *, quick: bool) -> list[ReproducedPaper]:
-    return list(reproduce_papers(papers, choose_effort(say, quick=quick)))
+def _reproduce_all(
+    papers: tuple[PaperEntry, ...], report: Callable[[str], None], *, quick: bool
+) -> list[ReproducedPaper]:
+    return list(reproduce_papers(papers, choose_effort(report, quick=quick)))
 
 
 def _refuse_file(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise InputError(f'the report goes into a folder, and "{out}" is a file', hint="name another with --out")
+        raise InputError(f'the report needs a folder, but "{out}" is a file', hint="name another with --out")
 
 
 def _describe_run(*, quick: bool) -> str:
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    how = "Made quickly, with small runs: measured figures say little. " if quick else ""
+    how = "Written with --quick: small runs, so measurements are not meaningful. " if quick else ""
     return (
-        f"{how}Watersmeet {wm.__version__} on {cpu_name()}, Python {platform.python_version()}, {today}. Times are CPU time of one "
-        "process, the least "
-        "of a few runs taken in turns."
+        f"{how}Watersmeet {wm.__version__} on {cpu_name()}, Python {platform.python_version()}, {today}. Times are "
+        "CPU time of one "
+        "process, the best of a few runs in turns."
     )
 
 
 def _claims_table(claims: list[Claim]) -> Table:
-    shown = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("claim", "verdict", "statement"):
-        shown.add_column(column, no_wrap=column != "statement")
+        table.add_column(column, no_wrap=column != "statement")
     for claim in claims:
-        shown.add_row(Text(claim.id), Text(claim.verdict, _STYLES[claim.verdict]), Text(claim.statement))
-    return shown
+        table.add_row(Text(claim.id), Text(claim.verdict, _STYLES[claim.verdict]), Text(claim.statement))
+    return table
 
 
 def _count_verdicts(claims: list[Claim]) -> str:

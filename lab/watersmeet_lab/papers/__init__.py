@@ -1,3 +1,1 @@
-"""The five papers' tables and figures, out of the cost model and out of our operators, with a verdict for each of their
-claims.
-"""
+"""Reproductions of the five papers' tables and figures, with a verdict for each of their claims."""

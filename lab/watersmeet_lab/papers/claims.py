@@ -1,4 +1,4 @@
-"""A claim of a paper beside what came out here, and the verdict: holds, holds with a difference, does not hold."""
+"""A paper's claim next to our result, and the verdict: holds, holds with a difference, does not hold."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Value: TypeAlias = "str | float | tuple[Value, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper says and what we found. `difference` says what is not as in the paper, or why a claim does not hold.
+    """A paper's claim and our result.
 
-    An exact claim is a figure that has to come out to the digits the paper shows; a shape claim is an order, a ratio or
-    a crossing.
+    `difference` names what differs from the paper, or the reason why the claim does not hold. An exact claim is a
+    number that must agree to the digits the paper prints; a shape claim is an order, a ratio or a crossing.
 
     >>> Claim("t.1", "shape", "A beats B", "by half", "by a third", True, "less than half").verdict
     'holds with a difference'
@@ -35,7 +35,7 @@ class Claim:
         if not self.id or not self.statement:
             raise InternalError("a claim needs a name and a statement")
         if not self.holds and not self.difference:
-            raise InternalError(f"claim {self.id} does not hold, and nothing says why")
+            raise InternalError(f"claim {self.id} does not hold and has no reason")
 
     @property
     def verdict(self) -> str:
@@ -44,7 +44,7 @@ class Claim:
         return "holds with a difference" if self.difference else "holds"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; what is different stands with our figures."""
+        """Return plain values for JSON; the difference is appended to our result."""
         ours = f"{self.ours}; {self.difference}" if self.difference else self.ours
         return {
             "id": self.id,
@@ -59,7 +59,7 @@ class Claim:
 def exact_claim(
     name: str, statement: str, paper: float | Sequence[float], ours: float | Sequence[float], digits: int = 0
 ) -> Claim:
-    """A claim that our figures, rounded to the paper's digits, are the paper's.
+    """Return the claim that our numbers, rounded to the paper's digits, equal the paper's.
 
     >>> exact_claim("t.2", "the cost of a plan", paper=47976.9, ours=47976.923, digits=1).holds
     True
@@ -68,12 +68,12 @@ def exact_claim(
     found = _round_value(ours, digits)
     holds = printed == found
     return Claim(
-        name, "exact", statement, printed, found, holds, "" if holds else "the cost model gives another figure"
+        name, "exact", statement, printed, found, holds, "" if holds else "the cost model gives another number"
     )
 
 
 def words_claim(name: str, statement: str, paper: Value, ours: Value) -> Claim:
-    """An exact claim about something that is no number: an order, a set of plans."""
+    """Return an exact claim about something other than a number: an order, a set of plans."""
     holds = paper == ours
     return Claim(name, "exact", statement, paper, ours, holds, "" if holds else "the cost model gives another answer")
 
@@ -86,9 +86,9 @@ def shape_claim(
     *,
     holds: bool,
     difference: str = "",
-    reason: str = "see the figures measured",
+    reason: str = "see the measurements",
 ) -> Claim:
-    """A claim decided by measurement. `difference` is said where it holds all the same, `reason` where it does not."""
+    """Return a claim decided by measurement; `difference` applies if it holds, `reason` if it does not."""
     return Claim(name, "shape", statement, paper, ours, holds, difference if holds else reason)
 
 

@@ -1,4 +1,4 @@
-"""A table or a figure as values: what was run, what came out, what is drawn, and the claims that rest on it."""
+"""A table or figure as values: the setting, the results, the plots, and the claims that rest on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from watersmeet.errors import InputError, InternalError, listing
 from watersmeet_lab.papers.claims import Claim
 
-#: Where a line or a bar comes from: a cost model, a run of our operators, or the paper's own print.
+#: Origin of a line or a bar: a cost model, a run of our operators, or the printed paper.
 Origin = Literal["model", "ours", "paper"]
 
 Cell = str | float
@@ -17,7 +17,7 @@ Cell = str | float
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points of one name; lines of the same name and different origin are drawn in one colour."""
+    """Points of one name; lines of the same name and different origin share a colour."""
 
     name: str
     x: tuple[float, ...]
@@ -31,6 +31,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LinePanel:
+    """Lines over one horizontal axis."""
+
     title: str
     x_label: str
     y_label: str
@@ -50,6 +52,8 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class BarPanel:
+    """Groups of bars over categories."""
+
     title: str
     y_label: str
     categories: tuple[str, ...]
@@ -66,7 +70,7 @@ Panel = LinePanel | BarPanel
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Panels side by side under one name, which is also the file's."""
+    """Panels next to each other under one name, which is also the file name."""
 
     name: str
     title: str
@@ -75,6 +79,8 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    """Rows of cells under named columns."""
+
     name: str
     title: str
     columns: tuple[str, ...]
@@ -87,7 +93,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """`setting` says what was run or computed, and in what it is not the paper's."""
+    """A reproduced table or figure; `setting` describes what ran and how it differs from the paper."""
 
     title: str
     setting: str
@@ -97,12 +103,12 @@ class Exhibit:
 
 
 def model_lines(figure: FigureLines, names: Sequence[str] | None = None) -> tuple[Line, ...]:
-    """The lines of a figure out of the cost model."""
+    """Return the lines of a figure as computed by the cost model."""
     return tuple(Line(name, figure.x, y, "model") for name, y in figure.lines if names is None or name in names)
 
 
 def lines_table(name: str, title: str, lines: Sequence[Line], axis: str) -> Table:
-    """The points of lines that share their places, as a table."""
+    """Return the points of several lines as one table, with a row per place on the axis."""
     places = sorted({x for line in lines for x in line.x})
     heights = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     header = (axis, *(f"{line.name} ({line.origin})" for line in lines))
@@ -111,7 +117,7 @@ def lines_table(name: str, title: str, lines: Sequence[Line], axis: str) -> Tabl
 
 @dataclass(frozen=True, slots=True)
 class FigureLines:
-    """Lines over a common horizontal axis.
+    """Named lines over a common horizontal axis.
 
     >>> FigureLines("tau_s", (1, 2), (("LAZY", (3.0, 4.0)),)).line("LAZY")
     (3.0, 4.0)
@@ -134,12 +140,12 @@ class FigureLines:
         )
 
     def lowest_line(self, place: int) -> str:
-        """The name of the line that is lowest at the given point of the axis; the first of equals."""
+        """Return the name of the lowest line at a point of the axis; the first of equals."""
         return min(self.lines, key=lambda named: named[1][place])[0]
 
 
 def figure_from_points(axis: str, points: dict[float, dict[str, float]]) -> FigureLines:
-    """A figure out of the values of all lines per point of the axis.
+    """Build a figure from the values of all lines per point of the axis.
 
     >>> figure_from_points("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest_line(0)
     'MULTI-WAY'

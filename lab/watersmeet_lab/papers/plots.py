@@ -1,4 +1,4 @@
-"""Draws plots as SVG and PNG: one style, and the same picture for the same values."""
+"""Draw plots as SVG and PNG: one style, and the same picture for the same values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from watersmeet_lab.papers.exhibit import BarPanel, LinePanel, Origin, Panel, Plot
 
-#: Told apart by most colour-blind readers, and in print by lightness.
+#: Colours that most colour-blind readers can distinguish, and that differ in lightness in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A3D9A", "#404040", "#8C6D31", "#A0A0A0")
 
 STYLE: dict[str, Any] = {
@@ -45,7 +45,7 @@ LINE_STYLES: dict[Origin, dict[str, Any]] = {
     "ours": {"linestyle": "-", "marker": "o"},
     "paper": {"linestyle": ":", "marker": "D", "markerfacecolor": "white"},
 }
-#: The one origin of a plot needs no telling apart.
+#: Style of a plot with a single origin.
 SINGLE_ORIGIN_STYLE: dict[str, Any] = {"linestyle": "-", "marker": "o"}
 BAR_STYLES: dict[Origin, dict[str, Any]] = {
     "model": {"alpha": 0.55},
@@ -53,32 +53,32 @@ BAR_STYLES: dict[Origin, dict[str, Any]] = {
     "paper": {"hatch": "///", "alpha": 0.35},
 }
 
-#: What the origins are called in a legend.
+#: Labels of the origins in a legend.
 ORIGIN_LABELS: dict[Origin, str] = {"model": "model", "ours": "measured", "paper": "paper"}
 
 _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT, _TITLE_HEIGHT = 4.3, 3.0, 0.24, 0.4
 _MOST_COLUMNS = 3
-#: Letters of all categories together that fit under a panel side by side.
+#: Letters of all categories together that fit under a panel.
 _MOST_LETTERS = 40
-#: Up to how many places, and how far, an axis is taken for one that counts.
+#: An axis counts things if it has at most so many places, up to so large a number.
 _MOST_COUNTS, _LARGEST_COUNT = 9, 20
 _DOTS_PER_INCH = 110
 
 
 def draw_plot(plot: Plot, folder: Path) -> tuple[Path, Path]:
-    """Writes the plot as SVG and PNG into the folder."""
+    """Write the plot as SVG and PNG into the folder."""
     svg, png = folder / f"{plot.name}.svg", folder / f"{plot.name}.png"
     with mpl.rc_context(STYLE):  # type: ignore[arg-type] # names are checked when they are set
         figure = _build_figure(plot)
         figure.savefig(svg, metadata={"Date": None, "Creator": None})
-        figure.set_layout_engine("none")  # everything is in its place by now
+        figure.set_layout_engine("none")  # the layout is final
         figure.savefig(png, dpi=_DOTS_PER_INCH, metadata={"Software": None})
     return svg, png
 
 
 @dataclass(frozen=True, slots=True)
 class PlotLook:
-    """The colour of every name, and whether line styles have to tell origins apart."""
+    """The colour of every name, and the origins that line styles must distinguish."""
 
     colours: dict[str, str]
     origins: tuple[Origin, ...]
@@ -115,7 +115,7 @@ def _choose_look(plot: Plot) -> PlotLook:
 
 
 def _list_series(plot: Plot) -> list[tuple[str, Origin]]:
-    """Names and origins in the order in which they first appear."""
+    """Return names and origins in the order of their first appearance."""
     found: dict[tuple[str, Origin], None] = {}
     for panel in plot.panels:
         for each in panel.lines if isinstance(panel, LinePanel) else panel.bars:
@@ -124,7 +124,7 @@ def _list_series(plot: Plot) -> list[tuple[str, Origin]]:
 
 
 def _legend_handles(plot: Plot, look: PlotLook) -> list[Artist]:
-    """A key per name; where lines of one name have several origins, a key for each origin too."""
+    """Return a key per name; if lines of one name have several origins, also a key per origin."""
     if isinstance(plot.panels[0], BarPanel):
         return [
             Patch(facecolor=look.colours[name], label=name, **BAR_STYLES[origin]) for name, origin in _list_series(plot)
@@ -179,7 +179,7 @@ def _draw_bars(axes: Axes, panel: BarPanel, look: PlotLook) -> None:
 
 
 def _format_axis(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> None:
-    """Numbers as they are read, not as powers, and few of them."""
+    """Show plain numbers instead of powers, and only a few."""
     if log:
         set_scale("log")
         first, last = sorted(axis.get_view_interval())
@@ -191,7 +191,7 @@ def _format_axis(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> 
 
 
 def _mark_counts(axis: Axis, panel: LinePanel) -> None:
-    """Where the axis counts a few things, such as streams, every count is marked and nothing in between."""
+    """Mark every count, and nothing in between, if the axis counts a few things such as streams."""
     places = sorted({x for line in panel.lines for x in line.x})
     if (
         not panel.log_x
@@ -203,7 +203,8 @@ def _mark_counts(axis: Axis, panel: LinePanel) -> None:
 
 
 def format_number(value: float) -> str:
-    """
+    """Format a number for an axis.
+
     >>> format_number(20000.0), format_number(0.5), format_number(0.0005), format_number(3e7)
     ('20,000', '0.5', '0.0005', '30 M')
     """

@@ -1,4 +1,4 @@
-"""The papers and their tables and figures, in the order in which they are reproduced."""
+"""The papers and their tables and figures, in the order of reproduction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PAPERS = (
 
 
 def find_papers(name: str) -> tuple[PaperEntry, ...]:
-    """The paper of this name, or all of them.
+    """Return the paper of this name, or all papers.
 
     >>> [paper.name for paper in find_papers("kang")]
     ['kang']
@@ -59,6 +59,6 @@ def find_papers(name: str) -> tuple[PaperEntry, ...]:
 
 
 def reproduce_papers(papers: tuple[PaperEntry, ...], effort: Effort) -> Iterator[ReproducedPaper]:
-    """Each paper's tables and figures, one paper after the other."""
+    """Reproduce the tables and figures of each paper in turn."""
     for paper in papers:
         yield ReproducedPaper(paper.name, paper.citation, tuple(reproduce(effort) for reproduce in paper.reproductions))

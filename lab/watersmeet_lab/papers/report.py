@@ -1,4 +1,4 @@
-"""Writes a report: a page per paper with its plots, tables and verdicts, an index over them, and the claims as JSON."""
+"""Write a report: a page per paper with plots, tables and verdicts, an index, and the claims as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERDICTS = ("holds", "holds with a difference", "does not hold")
 
 @dataclass(frozen=True, slots=True)
 class ReproducedPaper:
-    """A paper as it was reproduced."""
+    """A paper with its reproduced tables and figures."""
 
     name: str
     citation: str
@@ -30,7 +30,7 @@ class ReproducedPaper:
 
 
 def write_report(papers: Sequence[ReproducedPaper], made: str, out: Path) -> Path:
-    """Writes the report into the folder and returns the index; `made` says where and how it was made."""
+    """Write the report into the folder and return the index; `made` describes the machine and the run."""
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:
         _write_paper(paper, out / paper.name)
@@ -42,7 +42,7 @@ def write_report(papers: Sequence[ReproducedPaper], made: str, out: Path) -> Pat
 
 
 def format_value(value: Value | Cell) -> str:
-    """A figure as a reader wants it.
+    """Format a value for a reader.
 
     >>> format_value(16000), format_value((0.123456, 7.0)), format_value("TN"), format_value(2.5e-7)
     ('16,000', '0.1235, 7', 'TN', '2.5e-07')
@@ -104,7 +104,7 @@ def _index_page(papers: Sequence[ReproducedPaper], made: str) -> str:
     counted = tuple((f"[{paper.citation}]({paper.name}/README.md)", *_verdict_counts(paper.claims)) for paper in papers)
     lines = ["# The papers, reproduced", "", *_PREFACE, "", made, ""]
     lines += [*_markdown_table(Table("papers", "", ("paper", "exact claims that hold", *VERDICTS), counted)), ""]
-    lines += ["## What is different", ""]
+    lines += ["## Differences", ""]
     different = [claim for paper in papers for claim in paper.claims if claim.difference]
     rows = tuple(
         (claim.id, claim.statement, f"**{claim.verdict}**", format_value(claim.ours), claim.difference)
@@ -113,7 +113,7 @@ def _index_page(papers: Sequence[ReproducedPaper], made: str) -> str:
     lines += (
         _markdown_table(Table("different", "", ("claim", "statement", "verdict", "ours", "why"), rows))
         if rows
-        else ["Nothing."]
+        else ["None."]
     )
     for paper in papers:
         lines += ["", f"## {paper.citation}", ""]
@@ -125,9 +125,11 @@ def _index_page(papers: Sequence[ReproducedPaper], made: str) -> str:
 
 
 _PREFACE = (
-    "Every table and figure of the five papers Watersmeet is built on. What a paper computes comes out of our cost model, what it measures",
-    "out of a run of our operators on its own workload. An *exact* claim is a figure that has to come out to the digits the paper shows; a",
-    "*shape* claim is an order, a ratio or a crossing. `watersmeet paper all --out docs/papers` writes these pages anew.",
+    "Every table and figure of the five papers Watersmeet is built on. Computed figures come from our cost model; "
+    "measured ones come",
+    "from runs of our operators on the paper's workload. An *exact* claim is a number that agrees to the digits the "
+    "paper prints; a",
+    "*shape* claim is an order, a ratio or a crossing. `watersmeet paper all --out docs/papers` rewrites these pages.",
 )
 
 
@@ -138,7 +140,7 @@ def _verdict_counts(claims: list[Claim]) -> tuple[Cell, ...]:
 
 
 def _heading_anchor(title: str) -> str:
-    """The name a heading gets in a Markdown page.
+    """Return the anchor of a heading in a Markdown page.
 
     >>> _heading_anchor("Figures 5, 6: limited")
     'figures-5-6-limited'

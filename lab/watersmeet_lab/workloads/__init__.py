@@ -1,3 +1,4 @@
-"""Seeded workloads that both the benchmarks and the papers' reports run. The same number gives the same rows on every
-machine.
+"""Seeded workloads that both the benchmarks and the papers' reports run.
+
+The same seed gives the same rows on every machine.
 """

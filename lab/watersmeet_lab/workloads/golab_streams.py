@@ -1,5 +1,4 @@
-"""The first paper's own workload: streams that bring rows with given relative rates, and its Table 8, tuples per second
-by algorithm.
+"""The first paper's workload: streams with given relative rates, and its Table 8, tuples per second by algorithm.
 
 References: Golab, Özsu, sections 5.1 (Tables 5 to 7), 6.1 (the generator) and 6.2 (Table 8).
 """
@@ -21,7 +20,7 @@ from watersmeet.runtime.embedded import run as embedded
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Rows per unit of time, length of the window in units of time, distinct values of the join attribute."""
+    """Rows per unit of time, window length in units of time, and distinct values of the join attribute."""
 
     rate: int
     window: int
@@ -45,7 +44,7 @@ BEST_ORDER, WORST_ORDER = ("s1", "s2", "s3", "s4"), ("s4", "s3", "s2", "s1")
 
 
 def scale_streams(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ...]:
-    """As many times the rows in every window, and as many times the values: each row meets as many others as before.
+    """Multiply the rows in every window and the distinct values: each row matches as many others as before.
 
     >>> scale_streams((StreamSpec(1, 100, 50),), 20)
     (StreamSpec(rate=20, window=100, distinct=1000),)
@@ -58,19 +57,18 @@ def stream_names(streams: tuple[StreamSpec, ...]) -> list[str]:
 
 
 def unit_us(streams: tuple[StreamSpec, ...]) -> int:
-    """One row comes per microsecond, so a unit of time is as many microseconds as rows come in it."""
+    """Return the microseconds of a unit of time: one row arrives per microsecond."""
     return sum(stream.rate for stream in streams)
 
 
 def generate_arrivals(
     streams: tuple[StreamSpec, ...], rows: int, seed: int = 0, *, balanced: bool = False
 ) -> dict[str, pa.Table]:
-    """One row per tick from a random stream, with probability in proportion to its rate; its value uniform in 1 …
-    distinct.
+    """Generate one row per tick from a random stream, with probability in proportion to its rate.
 
-    `balanced` deals each stream's values out in shuffled decks of 1 … distinct: as uniform, but rare values come as
-    often as they should in short runs too. In Table 6 a hundredth of one slow stream's rows make most of the work, so
-    that plain draws need very long runs to average out.
+    Values are uniform in 1 … distinct. `balanced` draws each stream's values from shuffled decks of 1 … distinct. This
+    is as uniform, but rare values keep their share in short runs too. In Table 6, a hundredth of one slow stream's rows
+    cause most of the work, so plain draws need very long runs to average out.
     """
     rng = np.random.default_rng(seed)
     rates = np.array([stream.rate for stream in streams], np.float64)
@@ -104,7 +102,7 @@ def join_query(streams: tuple[StreamSpec, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GolabRunResult:
-    """A run after the windows were full: rows per second, and what the join counted per unit of time."""
+    """A run with full windows: rows per second, and the comparisons per unit of time."""
 
     rows_per_s: float
     cpu_s_per_row: float
@@ -121,8 +119,9 @@ def run_join(
     balanced: bool = False,
     only_count: bool = False,
 ) -> GolabRunResult:
-    """Fills the windows first and then measures, as the paper does. With `only_count`, results are found but no columns
-    are gathered.
+    """Fill the windows, then measure, as the paper does.
+
+    With `only_count`, results are found but no columns are gathered.
     """
     unit = unit_us(streams)
     fill = max(stream.window for stream in streams) * unit
@@ -132,10 +131,10 @@ def run_join(
     if only_count:
         run.config = replace(run.config, outputs=(), result=pa.schema([]))
     run.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})
-    measured = {name: table.filter(table["ts"].to_numpy() >= fill) for name, table in tables.items()}
+    measured_rows = {name: table.filter(table["ts"].to_numpy() >= fill) for name, table in tables.items()}
     before = _total_comparisons(run.tally)
     start, start_cpu = time.perf_counter(), time.process_time()
-    results = sum(batch.num_rows for batch in run.advance(measured))
+    results = sum(batch.num_rows for batch in run.advance(measured_rows))
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
     return GolabRunResult(
         rows / seconds, cpu_s / rows, results, (_total_comparisons(run.tally) - before) / (rows / unit)
@@ -143,7 +142,7 @@ def run_join(
 
 
 def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABLE_5) -> dict[str, Plan]:
-    """The six rows of Table 8, on the query of Table 5: five buckets per window."""
+    """Return the plans of the six rows of Table 8, on the query of Table 5, with five buckets per window."""
     unit = unit_us(streams)
     buckets = dict.fromkeys(stream_names(streams), "hash(5)")
     plans = {

@@ -1,9 +1,8 @@
-"""A stream whose rate jumps mid-run: three streams joined in a triangle, where the right order of probing depends on
-that rate.
+"""A stream whose rate jumps in the middle of a run: a triangle join in which the best probe order depends on that rate.
 
-Rows of `a` have about two partners in `c`; in `b` one while it is slow, fifty once it is fast. So they probe b first
-before the jump and c first after it; the wrong order makes some fifty combinations of each row on its way to a fraction
-of a result.
+Rows of `a` match about two rows in `c`. In `b` they match one row while `b` is slow, and fifty once it is fast. So they
+should probe b first before the jump and c first after it. The wrong order makes about fifty partial matches per row for
+a fraction of a result.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ JUMP_QUERY = f"""
 
 @dataclass(frozen=True, slots=True)
 class RateJump:
-    """Batches of one second each; b's rate is `times` as high from the batch `at` on (never, if that is beyond the
-    last).
+    """Batches of one second; the rate of b is `times` as high from batch `at` on.
+
+    If `at` is beyond the last batch, the rate never changes.
     """
 
     rows_per_s: int = 1_000

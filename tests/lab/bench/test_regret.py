@@ -47,7 +47,7 @@ def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
     found = Regret("made up", 2, timed[0], timed, excluded_plans=0)
     assert (found.regret, found.correlation, found.best) == (2.0, 0.8, timed[1])
     assert summarize_regrets([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
-    assert "worst 2.00 (bar 1.50)" in format_verdict([found])
+    assert "worst 2.00 (limit 1.50)" in format_verdict([found])
 
 
 def test_equal_values_share_their_rank() -> None:

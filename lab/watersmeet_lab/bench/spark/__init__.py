@@ -1,1 +1,1 @@
-"""The Spark host beside Spark's own stream-stream joins, in one session and one run."""
+"""The Spark host against Spark's own stream-stream joins, in one session and one run."""

@@ -1,10 +1,9 @@
-"""A count per group over a window join, beside the closest thing Spark itself can run: its stream-stream join, then a
-windowed count.
+"""A count per group over a window join, against Spark's stream-stream join with a windowed count.
 
-The two do not mean the same. Ours counts, every second, the pairs that are inside both sliding windows at that instant.
-Spark cannot: it counts each pair once, in the second its left row falls into. So their rows cannot be compared. What is
-checked is that each is right by its own meaning: ours are the rows of the embedded engine, Spark's are what a plain
-join counts in the seconds it has put out.
+This is the closest query that Spark itself can run, but the two differ. Every second, Watersmeet counts the pairs that
+are inside both sliding windows at that instant. Spark counts each pair once, in the second of its left row. So their
+rows cannot be compared. Instead, each is checked by its own definition: our rows must equal those of the embedded
+engine, and Spark's must equal the counts of a plain join in the seconds it has emitted.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ STREAM_SCHEMA = "ts timestamp, k long, g long"
 
 @dataclass(frozen=True, slots=True)
 class CountJoinWorkload:
-    """Two streams in which a probe meets `rows_per_s · window_s / keys` rows, counted by one of `groups` groups of the
-    left stream.
+    """Two streams in which a probe finds `rows_per_s · window_s / keys` rows, counted by group of the left stream.
 
-    A batch is as large as Spark's own join gets through in minutes: its time goes by matches, of which such a batch has
-    ten million. Ours goes by rows, so in so small a batch what Spark takes for any batch is most of it.
+    A batch is as large as Spark's own join can process in minutes: its time grows with the matches, ten million per
+    batch. Our time grows with the rows, so Spark's fixed cost of a batch dominates it.
     """
 
     batches: int = 3
@@ -61,7 +59,7 @@ class CountJoinWorkload:
         rows = self.batches * self.batch_rows
         times = (
             (np.arange(rows) + self.rows_per_s) * 1_000_000 // self.rows_per_s
-        )  # from 1 s on: Spark takes a row at the epoch for late
+        )  # from 1 s on, because Spark treats a row at the epoch as late
         groups = rng.integers(0, self.groups, rows)
         return pa.table(
             {"ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "k": rng.integers(0, self.keys, rows), "g": groups}
@@ -72,13 +70,13 @@ class CountJoinWorkload:
         return f"SELECT a.g, COUNT(*) AS n FROM a {window}, b {window} WHERE a.k = b.k GROUP BY a.g EVERY 1 SECOND"
 
     def counts(self) -> pa.Table:
-        """What Spark is to count: pairs by the second of their left row and by group, in order of time."""
+        """Return the counts that Spark must emit: pairs by second of the left row and group, in time order."""
         left, right = self.table(0), self.table(1)
         pairs = np.zeros(left.num_rows, np.int64)
         times, others = (table.column("ts").cast(pa.int64()).to_numpy() for table in (left, right))
         mine, theirs = (table.column("k").to_numpy() for table in (left, right))
         for key in range(self.keys):
-            here, there = np.flatnonzero(mine == key), others[theirs == key]  # streams come in the order of time
+            here, there = np.flatnonzero(mine == key), others[theirs == key]  # streams are in time order
             last = np.searchsorted(there, times[here] + self.window_s * 1_000_000, side="right")
             pairs[here] = last - np.searchsorted(there, times[here] - self.window_s * 1_000_000, side="left")
         seconds = pc.floor_temporal(left.column("ts"), unit="second")
@@ -89,7 +87,7 @@ class CountJoinWorkload:
 
 @dataclass(frozen=True, slots=True)
 class CountComparison:
-    """Ours over DataFrames of the same files as Spark's own, with each state store."""
+    """Results of Watersmeet over DataFrames, and of Spark on the same files with each state store."""
 
     workload: CountJoinWorkload
     ours: SparkRunResult
@@ -107,19 +105,22 @@ class CountComparison:
 
     def __str__(self) -> str:
         matches = self.workload.rows_per_s * self.workload.window_s // self.workload.keys
-        rows = f"{self.workload.batch_rows:,} rows of each stream in a batch"
+        rows = f"{self.workload.batch_rows:,} rows per stream and batch"
         lines = [f"aggregation-join: {self.workload.groups} groups, {matches} matches per probe, {rows}"]
         lines += [f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s" for each in self.comparison.systems]
-        lines.append(f"  ours is {self.comparison.ratio['spark']:.1f} times Spark's best")
+        lines.append(f"  Watersmeet is {self.comparison.ratio['spark']:.1f} times as fast as Spark's best")
         lines.append(
-            "  ours counts, every second, the pairs inside both sliding windows; Spark counts each pair once, in its left row's second"
+            "  Watersmeet counts the pairs inside both sliding windows every second; Spark counts each pair once, in "
+            "the second"
+            " of its left row"
         )
         return "\n".join(lines)
 
 
 def compare_counts_with_spark(workload: CountJoinWorkload) -> CountComparison:
-    """Runs both in one session, and refuses to give figures when either counted other pairs than there are. All have
-    run on a few rows before any is measured.
+    """Run both in one session, and raise an error if either counted other pairs.
+
+    All systems run on a few rows before any is measured.
     """
     spark = benchmark_session()
     _run_all_systems(spark, replace(workload, batch_rows=min(WARM_UP_ROWS, workload.batch_rows)))
@@ -141,7 +142,10 @@ def _run_all_systems(
 
 
 def _check_ours(workload: CountJoinWorkload, ours: SparkRunResult) -> None:
-    """A Spark stream does not end: evaluations after the last watermark are left out on both sides."""
+    """Compare our rows with the embedded engine's.
+
+    A Spark stream has no end, so evaluations after the last watermark are ignored on both sides.
+    """
     size = workload.batch_rows
     pieces = {
         name: [workload.table(i).slice(at * size, size) for at in range(workload.batches)]
@@ -156,16 +160,20 @@ def _check_ours(workload: CountJoinWorkload, ours: SparkRunResult) -> None:
     rows = pa.Table.from_batches(found, run.result)
     if (rows.num_rows, row_checksum(rows)) != (ours.rows_out, ours.checksum):
         raise WatersmeetError(
-            f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or others: there is nothing to compare"
+            f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or the rows differ, so there is nothing to "
+            "compare"
         )
 
 
 def _check_native(workload: CountJoinWorkload, native: tuple[SparkRunResult, ...]) -> None:
-    """Seconds come out once the watermark has passed them, so the first so many of all counts."""
-    wanted = workload.counts()
+    """Compare Spark's counts with the plain join.
+
+    Spark emits a second after the watermark has passed it, so only the first counts are compared.
+    """
+    expected = workload.counts()
     for ran in native:
-        if ran.rows_out > wanted.num_rows or row_checksum(wanted.slice(0, ran.rows_out)) != ran.checksum:
-            raise WatersmeetError(f"{ran.name} counts other pairs than there are, so there is nothing to compare")
+        if ran.rows_out > expected.num_rows or row_checksum(expected.slice(0, ran.rows_out)) != ran.checksum:
+            raise WatersmeetError(f"{ran.name} counts other pairs, so there is nothing to compare")
 
 
 def _run_native_count(spark: SparkSession, workload: CountJoinWorkload, folder: Path, provider: str) -> SparkRunResult:
@@ -178,7 +186,7 @@ def _run_native_count(spark: SparkSession, workload: CountJoinWorkload, folder: 
 
 
 def native_count_frame(spark: SparkSession, workload: CountJoinWorkload, folder: Path) -> DataFrame:
-    """Spark's own join, then a count per group and second of the left stream."""
+    """Return Spark's own join, followed by a count per group and second of the left stream."""
     a, b = (_with_alias(_read_stream(spark, folder, name), name) for name in "ab")
     window = F.expr(f"INTERVAL {workload.window_s} SECONDS")
     near = (F.col("a_ts") >= F.col("b_ts") - window) & (F.col("a_ts") <= F.col("b_ts") + window)

@@ -1,7 +1,7 @@
-"""A window join in Spark's own terms: a chain of stream-stream joins, then their aggregates.
+"""A window join in Spark's own terms: a chain of stream-stream joins, followed by the aggregates.
 
-Columns go by `alias_column`. Spark takes one event-time column at a time, so after each join all but the first stream's
-become plain columns. It joins on equality only: without one, values meet in cells as wide as the band.
+Columns are named `alias_column`. Spark allows one event-time column, so after each join all but the first stream's
+become plain columns. Spark joins on equality only: without one, rows join on cells as wide as the band.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUALIFIED = re.compile(r"\b([a-z])\.(\w+)")
 
 @contextmanager
 def use_state_store(spark: SparkSession, provider: str) -> Iterator[None]:
-    """A streaming query that starts meanwhile keeps its state so."""
+    """Set the state store of streaming queries that start while the context is open."""
     before = spark.conf.get(STATE_STORE_PROVIDER)
     spark.conf.set(STATE_STORE_PROVIDER, STATE_STORES[provider])
     try:
@@ -37,7 +37,7 @@ def use_state_store(spark: SparkSession, provider: str) -> Iterator[None]:
 
 
 def native_join_frame(spark: SparkSession, join: PortableJoin, folder: Path) -> DataFrame:
-    """The streams are folders of files, one of which makes a batch."""
+    """Return the join over streams that are folders of files; one file per stream makes a batch."""
     first, *others = join.steps()
     joined = _read_source(spark, join, first, folder)
     for step in others:
@@ -47,7 +47,7 @@ def native_join_frame(spark: SparkSession, join: PortableJoin, folder: Path) -> 
 
 
 def read_parquet_stream(spark: SparkSession, folder: Path) -> DataFrame:
-    """A folder of parquet files as a stream; Spark wants to be told the columns before it looks."""
+    """Read a folder of Parquet files as a stream; Spark needs the schema in advance."""
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
@@ -60,7 +60,7 @@ def _read_source(spark: SparkSession, join: PortableJoin, step: JoinStep, folder
         named = named.withColumn(
             f"{step.alias}_tile", F.window(f"{step.alias}_ts", f"{join.windows.length_us} microseconds")
         )
-        named = _without_event_time(named, step.alias)  # the tile carries it on
+        named = _without_event_time(named, step.alias)  # the tile keeps the event time
     if join.band is not None:
         named = named.withColumn(f"{step.alias}_cell", _band_cell(join, step))
     local = [_expression_column(text) for text in step.where if set(re.findall(r"\b([a-z])\.", text)) == {step.alias}]
@@ -72,7 +72,7 @@ def _without_event_time(frame: DataFrame, alias: str) -> DataFrame:
 
 
 def _band_cell(join: PortableJoin, step: JoinStep) -> Column:
-    """The first stream's rows are in one cell, the other's in it and in those beside it."""
+    """Return the cell of a row; rows of the second stream are copied into the two adjacent cells as well."""
     assert join.band is not None
     column = next(text for text in (join.band.one, join.band.other) if text.startswith(f"{step.alias}."))
     cell = F.expr(f"{_unqualify(column)} div {join.band.width}")

@@ -1,10 +1,11 @@
-"""A query on Spark flooded with twice the rows it can take: batches are back under their trigger interval, and most of
-the answer is left.
+"""A query on Spark that receives twice the rows it can sustain.
 
-First the rate that is just sustained is looked for: rates are doubled until a batch of one trigger interval's rows
-takes longer than that. Then files of twice that rate appear while the query runs, as fast as their rows' own times go
-by, and the controller decides what is dropped. Files are written before; they appear by a link, so that the flood
-itself takes no time.
+The controller must bring batches back under their trigger interval and keep most of the result.
+
+The benchmark first finds the sustained rate: it doubles the rate until a batch of one trigger interval takes longer
+than the interval. Then files of twice that rate appear while the query runs, as fast as their event times advance, and
+the controller chooses what to shed. The files are written in advance and appear by a hard link, so that the load
+generator itself takes no time.
 """
 
 from __future__ import annotations
@@ -36,17 +37,18 @@ from watersmeet.runtime.spark.load_controller import LoadController
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet_lab.bench.spark.streaming_run import benchmark_session
 
-#: A file has the rows of so much of a stream.
+#: Event time that one file covers.
 FILE_SPAN_S = 0.5
-#: Batches after which those that follow have to be in time.
+#: Batches after which all later ones must meet the trigger interval.
 SETTLING_BATCHES = 5
 _STREAMS = ("a", "b")
 
 
 @dataclass(frozen=True, slots=True)
 class OverloadWorkload:
-    """Two streams of the same rate over ten seconds, with so many keys that a row meets `rows_per_s · window_s / keys`
-    others.
+    """Two streams of equal rate over windows of ten seconds.
+
+    A row matches `rows_per_s · window_s / keys` others.
     """
 
     batches: int = 20
@@ -61,7 +63,7 @@ class OverloadWorkload:
         return f"SELECT a.id AS a, b.id AS b FROM a {window}, b {window} WHERE a.k = b.k"
 
     def write(self, folder: Path, rows_per_s: float, seconds: float) -> int:
-        """Files of both streams, by number; returns how many each has."""
+        """Write numbered files of both streams; return the number of files per stream."""
         pieces, rows = math.ceil(seconds / FILE_SPAN_S), round(rows_per_s * FILE_SPAN_S)
         for stream, name in enumerate(_STREAMS):
             (folder / name).mkdir(parents=True)
@@ -81,9 +83,11 @@ class OverloadWorkload:
 
 @dataclass(frozen=True, slots=True)
 class OverloadResult:
-    """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, as fast as it was measured
-    after each batch, in batches as long as their interval; `safely` in such that leave free what batches were measured
-    to be off.
+    """Batches, decisions and output of an overloaded query.
+
+    `most_rows_out_per_s` is the highest output that the cost model considers possible on this machine, at the speed
+    measured after each batch, with batches that fill their interval. `most_rows_out_with_margin_per_s` leaves the
+    measured prediction error of the batches free.
     """
 
     workload: OverloadWorkload
@@ -95,13 +99,13 @@ class OverloadResult:
 
     @property
     def settled_after(self) -> int | None:
-        """Batches until every later one took less than the trigger interval; None where the last one did not."""
+        """Batches until all later ones took less than the trigger interval; None if the last did not."""
         late = [number for number, batch in enumerate(self.batches) if batch.trigger_ms > self.workload.trigger_s * 1e3]
         return None if late and late[-1] == len(self.batches) - 1 else late[-1] + 1 if late else 0
 
     @property
     def rows_out_per_s(self) -> float:
-        """Results that came out per second of input, of all batches after the first ones."""
+        """Results per second of input, over all batches after the first `SETTLING_BATCHES`."""
         settled = self.batches[SETTLING_BATCHES:]
         seconds = sum(each.arrived["a"] for each in settled) / (2 * self.sustained_rows_per_s)
         return sum(each.results for each in settled) / seconds
@@ -134,33 +138,36 @@ class OverloadResult:
     def __str__(self) -> str:
         rate = f"{self.sustained_rows_per_s:,.0f}"
         lines = [
-            f"overload: {rate} rows per s and stream are sustained at {self.workload.trigger_s:g} s a batch; twice as many come"
+            f"overload: sustained {rate} rows/s per stream with batches of {self.workload.trigger_s:g} s; input is "
+            "twice that"
         ]
         for each in self.batches:
             arrived, shed = sum(each.arrived.values()), sum(each.shed.values())
             lines.append(
-                f"  batch {each.batch:>2}  {each.trigger_ms / 1e3:5.1f} s  {arrived:>9,} rows, {shed / max(arrived, 1):4.0%} shed"
+                f"  batch {each.batch:>2}  {each.trigger_ms / 1e3:5.1f} s  {arrived:>9,} rows, "
+                f"{shed / max(arrived, 1):4.0%} shed"
                 f"  {each.results:>10,} out  state {each.state_bytes / 1e6:6.1f} MB"
             )
         settled = (
             "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"
         )
         lines.append(f"  {settled}; after {SETTLING_BATCHES} batches, {self.rows_out_per_s:,.0f} results per s:")
-        free = "what batches were off left free"
+        margin = "with the prediction error as margin"
         for most, how in (
-            (self.most_rows_out_with_margin_per_s, free),
-            (self.most_rows_out_per_s, "nothing left free"),
+            (self.most_rows_out_with_margin_per_s, margin),
+            (self.most_rows_out_per_s, "without a margin"),
         ):
             lines.append(
-                f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model sees at best on this machine, with {how}"
+                f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model considers possible on this "
+                f"machine, {how}"
             )
         return "\n".join(lines)
 
 
 def run_overload(workload: OverloadWorkload) -> OverloadResult:
-    """Looks for the sustained rate, then floods the query with twice that."""
+    """Find the sustained rate, then run the query at twice that rate."""
     spark = benchmark_session()
-    sustained = _find_sustained_rate(spark, flood)
+    sustained = _find_sustained_rate(spark, workload)
     with _temporary_folder() as folder:
         pieces = workload.write(folder / "ready", 2 * sustained, workload.batches * workload.trigger_s)
         ran, keeping = _run_flooded_query(spark, workload, folder, pieces)
@@ -169,24 +176,25 @@ def run_overload(workload: OverloadWorkload) -> OverloadResult:
 
 
 def _find_sustained_rate(spark: SparkSession, workload: OverloadWorkload) -> float:
-    """Rows per second and stream whose batches take just the trigger interval, between two rates that were measured."""
-    _measure_batch_s(spark, workload, workload.first_rows_per_s)  # processes begin, kernels are loaded
+    """Return the rows per second and stream whose batches fill the trigger interval.
+
+    The rate is interpolated between two measured rates.
+    """
+    _measure_batch_s(spark, workload, workload.first_rows_per_s)  # starts the processes and loads the kernels
     before, rate = (0.0, 0.0), float(workload.first_rows_per_s)
     for _ in range(10):
         seconds = _measure_batch_s(spark, workload, rate)
         if seconds > workload.trigger_s and not before[0]:
-            raise WatersmeetError(
-                f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short"
-            )
+            raise WatersmeetError(f"{rate:,.0f} rows/s already take {seconds:.1f} s: the trigger interval is too short")
         if seconds > workload.trigger_s:
             share = (workload.trigger_s - before[1]) / (seconds - before[1])
             return before[0] + share * (rate - before[0])
         before, rate = (rate, seconds), 2 * rate
-    raise WatersmeetError(f"even {rate:,.0f} rows per second are no flood")
+    raise WatersmeetError(f"even {rate:,.0f} rows/s do not overload the query")
 
 
 def _measure_batch_s(spark: SparkSession, workload: OverloadWorkload, rows_per_s: float) -> float:
-    """What a batch of one trigger interval's rows takes once windows are full."""
+    """Return the seconds of a batch of one trigger interval once the windows are full."""
     with _temporary_folder() as folder:
         workload.write(folder / "in", rows_per_s, workload.window_s + 2 * workload.trigger_s)
         sources = {
@@ -224,12 +232,12 @@ def _run_flooded_query(
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(processingTime=f"{round(workload.trigger_s * 1e3)} milliseconds").start()
     deciding = keeping.start(query)
-    began = time.monotonic()
+    start_s = time.monotonic()
     pause = threading.Event()
     for piece in range(1, pieces):
         pause.wait(
-            max(0.0, began + piece * FILE_SPAN_S - time.monotonic())
-        )  # the flood's own clock; nothing waits for it
+            max(0.0, start_s + piece * FILE_SPAN_S - time.monotonic())
+        )  # follows the wall clock, whatever the query does
         if not query.isActive:
             break
         _link_file(folder, piece)

@@ -1,5 +1,6 @@
-"""All systems on one workload: ours on Spark and embedded, Spark's own joins, Flink's SQL and DuckDB, over the same
-rows, in one run.
+"""All systems on one workload, over the same rows, in one run.
+
+The systems are Watersmeet on Spark and embedded, Spark's own joins, Flink's SQL and DuckDB.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ WARM_UP_ROWS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PeerComparisonRun:
-    """What was found, with our runs on Spark, whose batches tell where their time went."""
+    """A comparison with our runs on Spark, whose batches show where their time went."""
 
     comparison: PeerComparison
     ours: tuple[SparkRunResult, ...]
@@ -53,7 +54,7 @@ class PeerComparisonRun:
 
 
 def compare_with_peers(workload: JoinWorkload) -> PeerComparisonRun:
-    """Runs the workload on all in turn, and refuses to give figures when their rows differ."""
+    """Run the workload on all systems in turn, and raise an error if their rows differ."""
     tables = workload.tables()
     known = run_on_finite_tables(workload, tables)
     runs, skipped = _run_on_spark(workload, tables, known.answer)
@@ -71,7 +72,7 @@ def compare_with_peers(workload: JoinWorkload) -> PeerComparisonRun:
 def _run_on_spark(
     workload: JoinWorkload, tables: Mapping[str, pa.Table], answer: ExpectedRows
 ) -> tuple[list[SparkRunResult], dict[str, str]]:
-    """All have run before any is measured."""
+    """Run our join and Spark's own in one session; all run on a few rows before any is measured."""
     spark = benchmark_session()
     with write_batches(first_rows(tables, WARM_UP_ROWS), MIN_BATCHES) as folder:
         refused = workload.excluded_peers.get("spark") or _find_spark_refusal(spark, workload, folder)
@@ -88,7 +89,7 @@ def _run_on_spark(
 
 
 def run_watersmeet_on_spark(spark: SparkSession, workload: JoinWorkload) -> SparkRunResult:
-    """Ours alone, over files, after a run on a few rows."""
+    """Run Watersmeet alone over files, after a run on a few rows."""
     tables = workload.tables()
     with write_batches(first_rows(tables, WARM_UP_ROWS), MIN_BATCHES) as folder:
         _run_over_files(spark, workload, folder, rows_per_batch=1)
@@ -127,18 +128,18 @@ def _run_native_joins(
 
 
 def _find_spark_refusal(spark: SparkSession, workload: JoinWorkload, folder: Path) -> str | None:
-    """Why Spark does not run the join, if it does not; else it has run once on a few rows."""
+    """Return the reason why Spark cannot run the join; None if it ran on a few rows."""
     try:
         _run_native_joins(spark, workload, folder, rows_per_batch=1)
     except PySparkException as error:
-        return f"Spark refuses it: {(error.getCondition() or str(error)).splitlines()[0]}"
+        return f"Spark cannot run it: {(error.getCondition() or str(error)).splitlines()[0]}"
     return None
 
 
 def _run_flink(
     workload: JoinWorkload, tables: Mapping[str, pa.Table], answer: ExpectedRows
 ) -> tuple[list[SystemResult], dict[str, str], str]:
-    """Flink's figures, or why it is left out; and how much of its time it only reads."""
+    """Return Flink's figures or the reason why it is missing, and a note on the time it spends reading."""
     if "flink" in workload.excluded_peers:
         return [], {"flink": workload.excluded_peers["flink"]}, ""
     try:
@@ -146,12 +147,12 @@ def _run_flink(
     except flink.FlinkUnavailableError as error:
         return [], {"flink": str(error)}, ""
     answer.check_table("flink", ran.rows)
-    note = f"Flink took {ran.seconds:.1f} s, and {ran.scan_seconds:.1f} s to read its input and do nothing else"
+    note = f"Flink took {ran.seconds:.1f} s; reading its input alone took {ran.scan_seconds:.1f} s"
     return [SystemResult("flink", _total_rows(tables) / ran.seconds, peak_bytes=ran.peak_bytes)], {}, note
 
 
 def _flink_schema(workload: JoinWorkload, schema: pa.Schema) -> pa.Schema:
-    """The result's columns in the order in which Flink is asked for them."""
+    """Return the result columns in the order of the SELECT for Flink."""
     join = workload.join
     names = [
         *(["as_of"] if join.aggregates else []),
@@ -163,19 +164,19 @@ def _flink_schema(workload: JoinWorkload, schema: pa.Schema) -> pa.Schema:
 
 @contextmanager
 def write_batches(tables: Mapping[str, pa.Table], batches: int) -> Iterator[Path]:
-    """The streams as directories of parquet files, one per batch, in the order of their times."""
+    """Write the streams as directories of Parquet files, one per batch, in time order."""
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         for name, table in tables.items():
-            timed = _with_timestamps(table)
-            write_numbered_files(folder / name, (slice_batch(timed, number, batches) for number in range(batches)))
+            typed = _with_timestamps(table)
+            write_numbered_files(folder / name, (slice_batch(typed, number, batches) for number in range(batches)))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _with_timestamps(table: pa.Table) -> pa.Table:
-    """Instants as Spark knows them."""
+    """Convert time columns to timestamps."""
     instant = pa.timestamp("us", "UTC")
     return table.cast(
         pa.schema([(field.name, instant if field.name in TIME_COLUMNS else field.type) for field in table.schema])

@@ -1,5 +1,6 @@
-"""One streaming run to its end: how long its batches took, how many rows came out, and a checksum of them that no order
-changes.
+"""One streaming query, run to its end: batch times, output rows with an order-independent checksum, and phases.
+
+Spark's own joins keep their state on the Java heap, so the session gets half of the machine's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+from pyspark.sql import functions as F  # noqa: N812 # the customary name
 
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
 from watersmeet.runtime.spark.session import session as local_session
@@ -27,10 +28,11 @@ _ROW_COUNT, _CHECKSUM = "rows", "checksum"
 
 @dataclass(frozen=True, slots=True)
 class SparkRunResult:
-    """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up.
+    """Result of a streaming run.
 
-    `state_bytes` is what the operators say they keep: ours, or the state store with its files. `durations_ms` are the
-    parts of each trigger as Spark names them.
+    `seconds` and `rows_in` exclude the first batch, in which the processes warm up. `state_bytes` is the state that the
+    operators report: ours, or the state store with its files. `durations_ms` are the parts of each trigger as Spark
+    names them.
     """
 
     name: str
@@ -50,13 +52,13 @@ class SparkRunResult:
 
     @property
     def system(self) -> SystemResult:
-        """The same as the report has it; latency is a batch's, from its start to its rows being out."""
+        """The figures for the report; latency runs from the start of a batch until its rows are written."""
         p50_ms, p99_ms = np.percentile(self.trigger_ms, [50, 99]).tolist() if self.trigger_ms else (None, None)
         return SystemResult(self.name, self.rows_per_s, p50_ms, p99_ms, self.peak_bytes, self.state_bytes)
 
 
 def run_to_end(name: str, frame: DataFrame, rows_per_batch: int) -> SparkRunResult:
-    """Runs a streaming frame over everything there is, into a sink that takes the rows and throws them away."""
+    """Run a streaming frame over all available input, into a sink that discards the rows."""
     names = sorted(frame.columns)
     hashed = F.xxhash64(*names).bitwiseAND(0xFFFFFFFF)
     counted = frame.observe("bench", F.count(F.lit(1)).alias(_ROW_COUNT), F.sum(hashed).alias(_CHECKSUM))
@@ -73,7 +75,7 @@ def run_to_end(name: str, frame: DataFrame, rows_per_batch: int) -> SparkRunResu
 
 
 def _collect_garbage(frame: DataFrame) -> None:
-    """What the query before left behind in the Java process is not this one's memory."""
+    """Collect garbage of the previous query in the Java process, which would count as memory of this one."""
     jvm: Any = frame.sparkSession._jvm
     jvm.java.lang.System.gc()
 
@@ -103,25 +105,25 @@ def _state_store_bytes(store: Any) -> int:
     return int(store["memoryUsedBytes"]) + int(store["customMetrics"].get("rocksdbSstFileSize", 0))
 
 
-#: The share of the machine's memory that is Java's; workers, the other peers and the answer need the rest.
+#: Share of the machine's memory for Java; workers, other peers and the expected rows need the rest.
 HEAP_SHARE = 0.5
 
 
 def benchmark_session() -> SparkSession:
-    """A local session with half of the machine's memory; one that is active already is returned as it is."""
+    """Return a local session with half of the machine's memory; an active session is returned unchanged."""
     settings: dict[str, Any] = {"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP_SHARE) >> 20}m"}
     return local_session(**settings)
 
 
-#: Phases of a batch as the metrics name them. Reading files and packing them is one task, so their times are one.
+#: Phases of a batch by metric. Reading files and packing them is one task, so they share one time.
 TASK_PHASES = {
     "scan and pack": "pack_us",
-    "take in": "take_us",
+    "ingest": "take_us",
     "state read": "state_read_us",
     "kernel": "join_us",
     "state write": "state_write_us",
 }
-#: Parts of a trigger around its work, as Spark names them.
+#: Other parts of a trigger, as Spark names them.
 TRIGGER_PHASES = {
     "planning": ("latestOffset", "getBatch", "queryPlanning"),
     "logs and commit": ("walCommit", "commitOffsets", "commitBatch"),
@@ -129,8 +131,9 @@ TRIGGER_PHASES = {
 
 
 def mean_phase_seconds(ran: SparkRunResult) -> dict[str, float]:
-    """Seconds of a batch by phase, on average. Phases of a task run on several cores; what is left of the trigger is
-    shuffle and output.
+    """Return the mean seconds of a batch by phase.
+
+    The phases of a task run on several cores. The rest of the trigger is shuffle and output.
     """
     count = max(1, len(ran.batches))
     cores = os.cpu_count() or 1
@@ -145,7 +148,7 @@ def mean_phase_seconds(ran: SparkRunResult) -> dict[str, float]:
 
 
 def phase_seconds_by_batch(ran: SparkRunResult) -> list[dict[str, float]]:
-    """Seconds of every batch by phase of its tasks, summed over cores, beside the whole trigger."""
+    """Return the seconds of every batch by task phase, summed over cores, and the whole trigger."""
     return [
         {
             **{phase: getattr(each, name) / 1e6 for phase, name in TASK_PHASES.items()},

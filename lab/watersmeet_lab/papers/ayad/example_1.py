@@ -1,4 +1,7 @@
-"""Example 1: rates, buffers, utilisation and feasibility of three plans, and the rates of the same query when it runs."""
+"""Example 1: rates, buffers, utilisation and feasibility of three plans.
+
+Also the measured output rates of the same query.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 
 PLANS = {"a": "(A ⋈ B) ⋈ C", "b": "A ⋈ (B ⋈ C)", "c": "(A × C) ⋈ B"}
 RATES = {"a": 10, "b": 20, "c": 70}
-#: What each plan joins first, and the whole query: predicates, and rows per second by the model.
+#: The first join of each plan, and the whole query: sources, predicate, and rows per second by the model.
 QUERIES = {
     "A ⋈ B": ("a [ROWS 10], b [ROWS 10]", "a.a = b.a", 150),
     "B ⋈ C": ("b [ROWS 10], c [ROWS 10]", "b.b = c.b", 180),
@@ -35,7 +38,8 @@ def example_1(effort: Effort) -> Exhibit:
     measured = {label: measure_output_rate(label, seconds) for label in QUERIES}
     return Exhibit(
         "Example 1: three plans",
-        "[ROWS 10] three times, λ 10, 20 and 70, selectivities 0.5 and 0.2; from the cost model. The output rates were measured as well: "
+        "[ROWS 10] three times, λ 10, 20 and 70, selectivities 0.5 and 0.2; from the cost model. The output rates "
+        "were measured as well: "
         f"{seconds} seconds of streams with two values of a and five of b, run by our engine.",
         (
             *_exact_claims(costs),
@@ -48,8 +52,9 @@ def example_1(effort: Effort) -> Exhibit:
 
 
 def measure_output_rate(label: str, seconds: int, kept: Mapping[str, float] | None = None) -> float:
-    """Rows per second the engine puts out for a query of `QUERIES`; `kept` is the share of A, B and C that drop boxes
-    let through.
+    """Return the engine's output rows per second for a query of `QUERIES`.
+
+    `kept` is the share of A, B and C that drop boxes keep.
     """
     sources, predicate, _ = QUERIES[label]
     rng = np.random.default_rng(0)
@@ -101,7 +106,7 @@ def _exact_claims(costs: dict[str, BinaryPlanCost]) -> list[Claim]:
         ),
         exact_claim(
             "ayad.example1.output",
-            "rows per second put out, whatever the plan",
+            "output rows per second, the same for every plan",
             (1000,) * 3,
             [cost.output.rows_per_s for cost in plans],
         ),
@@ -113,7 +118,7 @@ def _intermediate_rates() -> list[float]:
 
 
 def _first_join(plan: PlanNode) -> JoinNode:
-    """The join below the topmost one."""
+    """Return the join below the topmost one."""
     assert isinstance(plan, JoinNode)
     return next(each for each in (plan.left, plan.right) if isinstance(each, JoinNode))
 
@@ -141,7 +146,7 @@ def _engine_rate_claim(label: str, rate: float) -> Claim:
     expected = QUERIES[label][2]
     return shape_claim(
         f"ayad.example1.measured.{label.replace(' ', '')}",
-        f"our engine puts out the rate the model gives for {label}",
+        f"our engine reaches the output rate that the model gives for {label}",
         f"{expected} per second",
         f"{rate:,.1f} per second",
         holds=abs(rate / expected - 1) < 0.03,
@@ -193,7 +198,7 @@ def _plot(costs: dict[str, BinaryPlanCost], measured: dict[str, float]) -> Plot:
                 (Bars("model", modelled, "model"), Bars("engine", tuple(measured.values()))),
             ),
             BarPanel(
-                "what a plan takes",
+                "cost of a plan",
                 "tuples",
                 tuple(f"({name})" for name in costs),
                 (

@@ -30,7 +30,8 @@ def figure_4(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 4: feasible and infeasible orders of selections",
-        "From the cost model: 1,000 tuples per second; σ1 keeps a quarter and takes 0.5 ms a tuple, σ2 keeps half and takes 1 ms.",
+        "From the cost model: 1,000 tuples per second; σ1 keeps a quarter and takes 0.5 ms a tuple, σ2 keeps half and "
+        "takes 1 ms.",
         claims,
         (Table("figure-4", "Figure 4", ("plan", "ms of CPU per second", "feasible", "rows out per second"), rows),),
     )

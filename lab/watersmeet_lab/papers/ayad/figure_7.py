@@ -1,4 +1,7 @@
-"""Figure 7: what each plan of Example 1 puts out with its drop boxes, as tuples get dearer; and the knapsack behind it."""
+"""Figure 7: output of each plan of Example 1 with its drop boxes, as the cost per tuple grows.
+
+Also the knapsack problem behind it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table, lines_table, model_lines
 
-#: Cost per tuple-time of A, B and C when each is kept whole; the output they bring is the same in every plan.
+#: Cost per tuple-time of A, B and C without drops; their output is the same in every plan.
 STREAM_COSTS = {"a": (60, 120, 70), "b": (10, 60, 210), "c": (110, 20, 770)}
 STREAM_OUTPUTS = (100, 200, 700)
 MEASURED_ROW_S = (0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)
-#: What is kept of a stream at least, so that its window is never empty.
+#: Minimum share kept of a stream, so that its window is never empty.
 MIN_KEEP_SHARE = 0.02
 _SECONDS = 3000
 
@@ -27,9 +30,10 @@ def figure_7(effort: Effort) -> Exhibit:
     panel = LinePanel("highest output rate", "seconds per tuple", "rows per second", (*model_lines(figure), *measured))
     return Exhibit(
         "Figure 7: the best plan to approximate",
-        "From the cost model: the three plans of Example 1, each with the drop boxes that let it put out the most. Dots: the same shares "
-        "dropped "
-        f"by our engine on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's streams, but no stream below {MIN_KEEP_SHARE:.0%}.",
+        "From the cost model: the three plans of Example 1, each with the drop boxes that maximize its output. "
+        "Dots: our engine with the same shares, on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's "
+        "streams, but no stream "
+        f"below {MIN_KEEP_SHARE:.0%}.",
         (*_coefficient_claims(), *_point_claims(), *_crossing_claims(), _search_claim(), _engine_claim(measured)),
         (
             _knapsack_table(),
@@ -45,7 +49,7 @@ def best_output_rows_per_s(plan: str, row_s: float) -> float:
 
 
 def find_crossing_s(first: str, second: str, low_s: float, high_s: float) -> float:
-    """The cost per tuple at which the second plan comes up with the first, between the two given, by bisection."""
+    """Find the cost per tuple at which the second plan reaches the first, by bisection between two costs."""
     for _ in range(40):
         middle = (low_s + high_s) / 2
         behind = best_output_rows_per_s(first, middle) - best_output_rows_per_s(second, middle) > 1e-6
@@ -54,13 +58,14 @@ def find_crossing_s(first: str, second: str, low_s: float, high_s: float) -> flo
 
 
 def best_keep_shares(plan: str, row_s: float) -> dict[str, float]:
-    """The best shares of a plan to keep, but of no stream less than a little."""
+    """Return the best shares of a plan to keep, with a minimum per stream."""
     return {name: max(share, MIN_KEEP_SHARE) for name, share in best_drops(example_1_plans(row_s)[plan]).kept}
 
 
 def _measure_outputs(effort: Effort) -> tuple[Line, ...]:
-    """Output of the engine with each plan's shares dropped: the plan decides the shares, the rows are the same whatever
-    joins them.
+    """Measure the output of the engine with each plan's shares dropped.
+
+    The plan decides the shares; the rows are the same, whichever plan joins them.
     """
     costs, seconds = effort.choose_points(MEASURED_ROW_S), effort.scale_rows(_SECONDS, least=100)
     return tuple(
@@ -84,13 +89,13 @@ def _engine_claim(measured: tuple[Line, ...]) -> Claim:
     ]
     return shape_claim(
         "ayad.figure7.engine",
-        "the engine puts out what the model says when it drops what the model says",
+        "the engine's output equals the model's when it drops the model's shares",
         "eq. 27",
         f"{len(errors)} settings, at most {max(errors):.1%} off what the model gives for the same shares",
         holds=max(errors) < 0.1,
-        difference=f"at least {MIN_KEEP_SHARE:.0%} of each stream is kept: a stream shut off for good has an empty window here and joins nothing, "
-        "where the "
-        "model keeps its window full of the rows it had first (the paper's remark 1 of section 5.2)",
+        difference=f"at least {MIN_KEEP_SHARE:.0%} of each stream is kept: a stream that is dropped completely has an "
+        "empty window here and joins nothing, whereas the model keeps its window full of its first rows "
+        "(the paper's remark 1 of section 5.2)",
         reason="too few rows are kept for windows and values to average out",
     )
 
@@ -120,13 +125,13 @@ def _point_claims() -> list[Claim]:
     return [
         exact_claim(
             "ayad.figure7.full",
-            "all plans put out everything at 1 ms a tuple",
+            "all plans emit the full result at 1 ms a tuple",
             (1000,) * 3,
             [best_output_rows_per_s(plan, 0.001) for plan in "abc"],
         ),
         exact_claim(
             "ayad.figure7.a.4ms",
-            "plan (a) puts out everything up to 4 ms a tuple",
+            "plan (a) emits the full result up to 4 ms a tuple",
             1000,
             best_output_rows_per_s("a", 0.004),
         ),
@@ -178,7 +183,7 @@ def _search_claim() -> Claim:
     return shape_claim(
         "ayad.figure7.search",
         "the best plan to approximate is not the best feasible plan, so plans are searched with their drop boxes",
-        "plan (b) costs less than (c) and yet puts out less from 0.022 to 0.095 s a tuple",
+        "plan (b) costs less than (c) but emits less from 0.022 to 0.095 s a tuple",
         "; ".join(
             f"{row_s:g} s: (b) {b:,.0f}, (c) {c:,.0f}, search {found[row_s]:,.0f}" for row_s, (b, c) in better.items()
         ),

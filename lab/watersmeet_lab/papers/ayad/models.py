@@ -1,4 +1,4 @@
-"""The paper's Example 1: its query, its three plans, and what they put out as rows get dearer.
+"""The paper's Example 1: its query, its three plans, and their output as the cost per row grows.
 
 References: Ayad, Naughton, Example 1, Figures 3 and 7.
 """
@@ -17,14 +17,15 @@ MILLISECONDS = tuple(step / 1000 for step in range(1, 121))
 
 
 def example_1(row_s: float) -> JoinQuery:
-    """Three windows of ten rows; A and B agree in half of all pairs, B and C in a fifth; a join takes `row_s` per
-    arriving row.
+    """Return the query over three windows of ten rows.
+
+    A and B agree in half of all pairs, B and C in a fifth. A join takes `row_s` per arriving row.
     """
     return JoinQuery((A, B, C), (JoinPredicate("A", "B", 0.5), JoinPredicate("B", "C", 0.2)), cost_per_row(row_s))
 
 
 def example_1_plans(row_s: float) -> dict[str, PlanNode]:
-    """(a) (A ⋈ B) ⋈ C, (b) A ⋈ (B ⋈ C), (c) (A × C) ⋈ B."""
+    """Return the plans (a) (A ⋈ B) ⋈ C, (b) A ⋈ (B ⋈ C), (c) (A × C) ⋈ B."""
     side = SideCosts(probe_s=row_s)
 
     def join(left: PlanNode, right: PlanNode, selectivity: float) -> JoinNode:
@@ -38,7 +39,7 @@ def example_1_plans(row_s: float) -> dict[str, PlanNode]:
 
 
 def figure_7(rows_s: Sequence[float] = MILLISECONDS) -> FigureLines:
-    """The highest output rate of each plan with its drop boxes, over the seconds a join takes per row."""
+    """Compute the highest output rate of each plan with its drop boxes, over the seconds a join takes per row."""
     return figure_from_points("row_s", {row_s: _outputs(row_s) for row_s in rows_s})
 
 

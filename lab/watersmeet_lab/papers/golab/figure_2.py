@@ -15,7 +15,7 @@ _UNITS = 400
 
 
 def figure_2(effort: Effort) -> Exhibit:
-    """Both algorithms over 2 to 7 equal windows: what the model says, and what our loops count."""
+    """Compare both algorithms over 2 to 7 equal windows: the model's costs and the counts of our loops."""
     effort.report("golab, Figure 2: comparisons of the loops as windows are added")
     model = model_lines(modelled(range(2, 8)))
     windows = (2, 3) if effort.quick else (2, 3, 4, 5)
@@ -48,9 +48,8 @@ def figure_2(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 2: MULTI-WAY against NAIVE",
-        f"Model for 2 to 7 windows; our operators counted over {_units(effort)} units of time after the windows were full. With two "
-        "windows "
-        "both algorithms are the same loops.",
+        f"Model for 2 to 7 windows; counts of our operators over {_units(effort)} units of time with full windows. "
+        "With two windows, both algorithms are the same loops.",
         claims,
         (lines_table("figure-2", "Comparisons per unit of time", lines, "windows"),),
         (plot,),

@@ -1,4 +1,7 @@
-"""Figure 3: NAIVE, LAZY and GENERAL in their best orders as τ grows; four equal streams, then one ten times as fast."""
+"""Figure 3: NAIVE, LAZY and GENERAL in their best orders as τ grows.
+
+Part (a) has four equal streams; in part (b), one is ten times as fast.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ Lines = dict[str, Line]
 
 
 def figure_3(effort: Effort) -> Exhibit:
-    """The model at every τ from 1 to 50, and our loops' own counts at some of them."""
+    """Compute the model at every τ from 1 to 50, and count our loops at some of them."""
     effort.report("golab, Figure 3: comparisons of the lazy algorithms")
     taus = effort.choose_points(TAUS)
     models = figure_3a(), figure_3b()
@@ -38,9 +41,10 @@ def figure_3(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 3: lazy algorithms",
-        "T = 100, λ = 1, v = 50, four windows; in (b) λ4 = 10. Each algorithm in the best of its orders at that τ. Dashed: the cost "
+        "T = 100, λ = 1, v = 50, four windows; in (b) λ4 = 10. Each algorithm in the best of its orders at that τ. "
+        "Dashed: the cost "
         "model; "
-        f"dots: what our loops counted over {_units(effort)} units of time, in the same orders.",
+        f"dots: counts of our loops over {_units(effort)} units of time, in the same orders.",
         (*_equal_stream_claims(models[0], equal), *_fast_stream_claims(models[1], fast)),
         tuple(
             lines_table(
@@ -53,7 +57,7 @@ def figure_3(effort: Effort) -> Exhibit:
 
 
 def best_plan(name: str, streams: tuple[StreamSpec, ...], join: CommonAttribute, tau: float) -> Plan:
-    """The best order of each algorithm at this τ, as a plan to run."""
+    """Return the best order of each algorithm at this τ as a plan."""
     intervals = Intervals(tau)
     if name == "NAIVE":
         orders: list[Order] = list(permutations(range(len(streams))))
@@ -107,7 +111,8 @@ def _equal_stream_claims(model: FigureLines, ours: Lines) -> list[Claim]:
             "golab.figure3a.counted",
             "the same order when our loops are counted",
             "LAZY = GENERAL < NAIVE, rising with τ",
-            f"NAIVE {_format_ratios(counted_naive, counted_lazy)} times LAZY; LAZY {counted_lazy[0]:,.0f} to {counted_lazy[-1]:,.0f}",
+            f"NAIVE {_format_ratios(counted_naive, counted_lazy)} times LAZY; LAZY {counted_lazy[0]:,.0f} to "
+            f"{counted_lazy[-1]:,.0f}",
             holds=_largest_ratio_error(counted_lazy, counted_general) < 0.02
             and all(a > b for a, b in zip(counted_naive, counted_lazy, strict=True))
             and list(counted_lazy) == sorted(counted_lazy),
@@ -125,7 +130,8 @@ def _fast_stream_claims(model: FigureLines, ours: Lines) -> list[Claim]:
             "golab.figure3b.general",
             "one fast stream: GENERAL is the lowest at every τ",
             "lowest regardless of τ",
-            f"model: at most {max(g / min(n, z) for g, n, z in zip(general, naive, lazily, strict=True)):.3f} times the better of the "
+            f"model: at most {max(g / min(n, z) for g, n, z in zip(general, naive, lazily, strict=True)):.3f} times "
+            "the better of the "
             "others",
             holds=all(g <= min(n, z) * (1 + 1e-9) for g, n, z in zip(general, naive, lazily, strict=True)),
         ),
@@ -155,17 +161,20 @@ def _crossing_claim(model: FigureLines, ours: Lines) -> Claim:
         "golab.figure3b.counted",
         "the same crossing when our loops are counted",
         "NAIVE better than LAZY when τ is large",
-        f"NAIVE {_format_ratios(naive, lazily)} times LAZY from τ = {taus[0]:g} to {taus[-1]:g}, GENERAL {_format_ratios(general, lazily)} times",
+        f"NAIVE {_format_ratios(naive, lazily)} times LAZY from τ = {taus[0]:g} to {taus[-1]:g}, GENERAL "
+        f"{_format_ratios(general, lazily)} times",
         holds=crossed is not None,
-        reason=f"at τ = {taus[-1]:g} LAZY makes {lazily[-1]:,.0f} comparisons where the model has {model.line('LAZY')[-1]:,.0f}, NAIVE "
-        f"{naive[-1]:,.0f} where it has {model.line('NAIVE')[-1]:,.0f}: {_WHY_LESS}; so LAZY does not become dear enough for the others "
+        reason=f"at τ = {taus[-1]:g} LAZY makes {lazily[-1]:,.0f} comparisons where the model has "
+        f"{model.line('LAZY')[-1]:,.0f}, NAIVE "
+        f"{naive[-1]:,.0f} where it has {model.line('NAIVE')[-1]:,.0f}: {_WHY_LESS}; so LAZY does not become "
+        "expensive enough for the others "
         "to win",
     )
 
 
 _WHY_LESS = (
-    "our loops test a row's time as soon as they reach it, so that rows kept past their time are compared once and take nobody further in, "
-    "where the model lets all of a window of T + τ through"
+    "our loops test a row's time as soon as they reach it, so an expired row costs one comparison and starts no inner "
+    "loop, whereas the model lets the whole window of T + τ pass"
 )
 
 

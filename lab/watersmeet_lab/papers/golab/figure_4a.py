@@ -1,6 +1,4 @@
-"""Figure 4a: the input rate the nested loops and the hash joins sustain, over the interval of evaluation and
-expiration.
-"""
+"""Figure 4a: the input rate of nested loops and hash joins, over the interval of evaluation and expiration."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ SCALE = 20
 STREAMS = scale_streams((StreamSpec(1, 100, 50),) * 4, SCALE)
 BUCKETS = {"NLJ": 1, "HASH2": 2, "HASH10": 10, "HASH30": 30}
 TAUS = (1 / unit_us(STREAMS), 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 50.0)
-#: Where the paper says each is at its best.
+#: The best τ of each, according to the paper.
 PAPER_BEST = {"HASH2": 4, "HASH10": 15, "HASH30": 30}
 _ROWS = 20_000
 
@@ -36,9 +34,11 @@ def figure_4a(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 4a: NLJ and hash joins over the interval",
-        f"Four streams, T = 100, with {SCALE} times the paper's rates and values (λ = {SCALE}, v = {50 * SCALE}): windows of "
+        f"Four streams, T = 100, with {SCALE} times the paper's rates and values (λ = {SCALE}, v = {50 * SCALE}): "
+        "windows of "
         f"{100 * SCALE:,} rows, "
-        f"because windows of 100 rows are trivial today. {effort.scale_rows(_ROWS):,} rows after the windows were full; tuples per second of "
+        f"because windows of 100 rows are trivial today. {effort.scale_rows(_ROWS):,} rows with full windows; tuples "
+        "per second of "
         "CPU time. "
         f"τ = {TAUS[0]:g} is one row.",
         tuple(_claims(rates, work)),
@@ -84,7 +84,8 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
             "golab.figure4a.falling-gains",
             "each further bucket gains less",
             "the greatest relative improvement is from NLJ to HASH2",
-            f"per bucket added: {per_bucket[0]:.0%} to HASH2, {per_bucket[1]:.0%} to HASH10, {per_bucket[2]:.1%} to HASH30",
+            f"per bucket added: {per_bucket[0]:.0%} to HASH2, {per_bucket[1]:.0%} to HASH10, {per_bucket[2]:.1%} to "
+            "HASH30",
             holds=per_bucket == sorted(per_bucket, reverse=True),
         ),
         shape_claim(
@@ -94,15 +95,16 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
             f"within {TIE_SHARE:.0%} of the best rate: "
             + ", ".join(f"{name} from τ = {a:g} to {b:g}" for name, (a, b) in ranges.items()),
             holds=inside and ends == sorted(ends) and ends[-1] > ends[0],
-            difference=f"the curves are nearly flat up to their best, which comes earlier than in the paper: {_explain_curves(rates, work)}",
-            reason=f"the best is at τ = {', '.join(f'{tau:g} ({name})' for name, tau in best.items())} on curves that are nearly flat: "
-            + _explain_curves(rates, work),
+            difference="the curves are nearly flat up to their best, which comes earlier than in the paper: "
+            f"{_explain_curves(rates, work)}",
+            reason=f"the best is at τ = {', '.join(f'{tau:g} ({name})' for name, tau in best.items())} on curves that "
+            "are nearly flat: " + _explain_curves(rates, work),
         ),
     ]
 
 
 def _explain_curves(rates: Rates, work: Rates) -> str:
-    """What a longer interval saves and what it costs, by a fit of each curve."""
+    """Explain what a longer interval saves and costs, by a fit of each curve."""
     passes = {name: [1 / (tau * unit_us(STREAMS)) for tau in line.x] for name, line in rates.items()}
     fits = {
         name: fit_linear([1e9 / rate for rate in line.y], work[name].y, passes[name]) for name, line in rates.items()
@@ -112,17 +114,20 @@ def _explain_curves(rates: Rates, work: Rates) -> str:
     shares = [abs(fits[name].per_unit[1]) * passes[name][1] * rates[name].y[1] / 1e9 for name in rates]
     grows = fits[hashed[-1]].per_unit[1] > 2 * fits[hashed[0]].per_unit[1]
     return (
-        "with a time per tuple of a constant, the comparisons and the passes of evaluation and expiration, one pass comes to "
+        "with a time per tuple of a constant, the comparisons and the passes of evaluation and expiration, one pass "
+        "comes to "
         + ", ".join(f"{fits[name].per_unit[1]:,.0f} ns ({name})" for name in hashed)
         + " by the fits of the curves, which explain "
         + ", ".join(f"{fits[name].explained_share:.0%}" for name in hashed)
-        + f" of their variance. It {'grows' if grows else 'does not grow'} with the buckets; the paper's does, which visits empty ones. "
-        f"From τ = {rates['NLJ'].x[1]:g} on, passes are at most {max(shares):.0%} of a tuple's time, and comparisons grow by "
+        + f" of their variance. It {'grows' if grows else 'does not grow'} with the buckets; the paper's does, which "
+        "visits empty ones. "
+        f"From τ = {rates['NLJ'].x[1]:g} on, passes are at most {max(shares):.0%} of a tuple's time, and comparisons "
+        "grow by "
         f"{max(grown.values()):.0%} up to the largest τ"
     )
 
 
 def _near_best_range(line: Line) -> tuple[float, float]:
-    """The first and the last τ at which the rate is near its best."""
+    """Return the first and the last τ at which the rate is near its best."""
     near = [tau for tau, rate in zip(line.x, line.y, strict=True) if rate >= (1 - TIE_SHARE) * max(line.y)]
     return near[0], near[-1]

@@ -1,4 +1,4 @@
-"""Figure 4b: one stream fifty times as fast; who should have the hash buckets."""
+"""Figure 4b: one stream fifty times as fast; how to divide the hash buckets."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def figure_4b(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 4b: buckets for the fast stream",
-        f"Three streams of λ = {SCALE} and one fifty times as fast, T = 100, v = {50 * SCALE}, τ = {TAU}: {SCALE} times the paper's rows "
+        f"Three streams of λ = {SCALE} and one fifty times as fast, T = 100, v = {50 * SCALE}, τ = {TAU}: {SCALE} "
+        "times the paper's rows "
         "and values. "
-        f"Loops run over the origin's new rows, then over the windows in order, the fast one last. {effort.scale_rows(_ROWS):,} rows after the "
-        "windows "
-        "were full; tuples per second of CPU time.",
+        "Loops run over the origin's new rows, then over the windows in order, the fast one last. "
+        f"{effort.scale_rows(_ROWS):,} rows with full windows; tuples per second of CPU time.",
         tuple(_claims(rates, work)),
         tuple(
             lines_table(f"figure-4b{suffix}", f"Figure 4b: {title}", tuple(lines.values()), "average buckets")
@@ -55,7 +55,9 @@ def figure_4b(effort: Effort) -> Exhibit:
 
 
 def allocate_buckets(strategy: str, average: float) -> tuple[int, ...] | None:
-    """Buckets of the three slow windows and the fast one, or None where the fast one would get fewer than the slow.
+    """Return the buckets of the three slow windows and the fast one.
+
+    Return None if the fast one would get fewer than a slow one.
 
     >>> allocate_buckets("5 to slow", 12), allocate_buckets("Equal", 12), allocate_buckets("10 to slow", 8)
     ((5, 5, 5, 33), (12, 12, 12, 12), None)
@@ -133,8 +135,9 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
 
 
 def model_comparisons(strategy: str, average: float) -> float:
-    """Comparisons per tuple by the cost model, each origin in its best order, in which the fast stream's new rows come
-    last.
+    """Estimate comparisons per tuple by the cost model, with each origin in its best order.
+
+    In that order, the new rows of the fast stream come last.
 
     >>> round(model_comparisons("5 to slow", 12)), round(model_comparisons("Equal", 12))
     (824, 1579)
@@ -161,7 +164,7 @@ def _model_claim(model: dict[str, float]) -> Claim:
 
 
 def _explain_rates(rates: Lines, work: Lines) -> str:
-    """Where the time goes, by all divisions and averages measured."""
+    """Explain where the time goes, over all measured divisions and averages."""
     points = [
         (1e9 / rate, compared) for name in rates for rate, compared in zip(rates[name].y, work[name].y, strict=True)
     ]
@@ -169,8 +172,10 @@ def _explain_rates(rates: Lines, work: Lines) -> str:
     compared = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in work.items()}
     fitted = {name: found.predict(compared[name]) for name in compared if name != ONE}
     return (
-        f"a tuple takes {found.constant:,.0f} ns and {found.per_unit[0]:.2f} ns per comparison, by a fit over all points that explains "
-        f"{found.explained_share:.0%} of their variance; the combinations it finds on the way are the same in every division and are in the "
+        f"a tuple takes {found.constant:,.0f} ns and {found.per_unit[0]:.2f} ns per comparison, by a fit over all "
+        "points that explains "
+        f"{found.explained_share:.0%} of their variance; the combinations it finds on the way are the same in every "
+        "division and are in the "
         f"constant, {found.constant / fitted[FIVE]:.0%} of its time with 5 to slow; so by the fit "
         + ", ".join(f"{name} takes {time:,.0f} ns" for name, time in fitted.items())
         + _repeat_difference(rates)
@@ -178,8 +183,11 @@ def _explain_rates(rates: Lines, work: Lines) -> str:
 
 
 def _repeat_difference(rates: Lines) -> str:
-    """How far apart the two measurements of the plan are that stands in two lines."""
+    """Return how far apart the two measurements are of the plan that appears in two lines."""
     both = [dict(zip(rates[name].x, rates[name].y, strict=True)).get(10.0) for name in (EQUAL, TEN)]
     if both[0] is None or both[1] is None:
         return ""
-    return f"; ten buckets each stand in two lines, and these two measurements of one plan differ by {abs(both[0] / both[1] - 1):.0%}"
+    return (
+        "; ten buckets each appear in two lines, and these two measurements of one plan differ by "
+        f"{abs(both[0] / both[1] - 1):.0%}"
+    )

@@ -1,4 +1,4 @@
-"""The parameter sets of the paper's tables and the lines of its figures, out of the cost model.
+"""Parameter sets of the paper's tables, and the lines of its figures from the cost model.
 
 References: Golab, Özsu, Tables 5 to 7, Figures 2 and 3.
 """
@@ -35,22 +35,22 @@ ONE_FAST = CommonAttribute((EQUAL_STREAM,) * 3 + (WindowedStream(10, 100, 50),))
 
 
 def figure_2(windows: Sequence[int] = range(2, 11)) -> FigureLines:
-    """Eager evaluation of 2, 3, … equal windows: MULTI-WAY against NAIVE."""
+    """Compute eager evaluation of 2, 3, … equal windows: MULTI-WAY against NAIVE."""
     return figure_from_points("windows", {count: _eager_costs(count) for count in windows})
 
 
 def figure_3a(taus_s: Sequence[float] = range(1, 51)) -> FigureLines:
-    """Four equal windows: the best order of NAIVE, LAZY and GENERAL as τ grows."""
+    """Compute the best order of NAIVE, LAZY and GENERAL over four equal windows as τ grows."""
     return figure_from_points("tau_s", {tau_s: lazy_costs(FOUR_EQUAL, tau_s) for tau_s in taus_s})
 
 
 def figure_3b(taus_s: Sequence[float] = range(1, 51)) -> FigureLines:
-    """As 3a, the fourth stream ten times as fast."""
+    """Compute the same with the fourth stream ten times as fast."""
     return figure_from_points("tau_s", {tau_s: lazy_costs(ONE_FAST, tau_s) for tau_s in taus_s})
 
 
 def lazy_costs(join: CommonAttribute, tau_s: float) -> dict[str, float]:
-    """What the best order of each lazy algorithm costs."""
+    """Return the cost of the best order of each lazy algorithm."""
     intervals = Intervals(tau_s)
     orders = permutations(range(len(join.streams)))
     return {

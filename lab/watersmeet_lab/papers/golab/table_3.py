@@ -1,5 +1,6 @@
-"""Tables 2 and 3: a lazily evaluated join must not miss results, nor take rows that had expired when the newest row
-came.
+"""Tables 2 and 3: a lazily evaluated join must not miss results.
+
+It must not use rows that had expired when the newest row arrived, either.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ QUERY = """
 
 
 def table_3(effort: Effort) -> Exhibit:
-    """The results for the two new rows of the third stream, by every lazy algorithm."""
+    """Compute the results for the two new rows of the third stream with every lazy algorithm."""
     found = {name: collect_results(name) for name in LAZY}
     claims = tuple(
         words_claim(
@@ -35,13 +36,14 @@ def table_3(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Tables 2 and 3: lazy evaluation and expiry",
-        "Windows of 100, S1 = {90, 100}, S2 = {150, 180}, S3 = {195, 205}, all with the same attribute, evaluated every 20. "
-        "The row of 90 has expired when either row of S3 comes; the row of 100 when the second one does.",
+        "Windows of 100, S1 = {90, 100}, S2 = {150, 180}, S3 = {195, 205}, all with the same attribute, evaluated "
+        "every 20. "
+        "The row of 90 has expired when either row of S3 arrives; the row of 100 when the second one does.",
         claims,
         (
             Table(
                 "table-3",
-                "Table 3, as our lazy algorithms answer it",
+                "Table 3, results of our lazy algorithms",
                 ("algorithm", "results"),
                 tuple(_table_rows(found)),
             ),

@@ -19,8 +19,8 @@ from watersmeet_lab.workloads.golab_streams import (
     table_8_plans,
 )
 
-#: Windows of a hundred rows are scanned in no time today; with ten times the rows in each, comparisons weigh what they
-#: weighed then.
+#: Windows of a hundred rows are trivial to scan today. With ten times the rows, comparisons have the weight they had
+#: then.
 SCALE = 10
 _ROWS = 20_000
 
@@ -28,7 +28,7 @@ MeasuredOrders = dict[str, tuple[GolabRunResult, GolabRunResult]]
 
 
 def table_8(effort: Effort) -> Exhibit:
-    """Six algorithms, each in the best and in the worst order of Table 5's query, with five buckets per window."""
+    """Run six algorithms in the best and the worst order of Table 5's query, with five buckets per window."""
     effort.report("golab, Table 8: tuples per second by algorithm")
     scale = effort.scale_factor(SCALE)
     measured = _measure_orders(effort, scale_streams(TABLE_5, scale))
@@ -48,11 +48,14 @@ def table_8(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Table 8: algorithms and orders, measured",
-        f"The query of Table 5 with {scale} times the rates and values, so that every window holds {scale} times the rows and each row "
+        f"The query of Table 5 with {scale} times the rates and values, so that every window holds {scale} times the "
+        "rows and each row "
         "meets as "
-        f"many others; five buckets per window; {effort.scale_rows(_ROWS):,} rows after the windows were full. Tuples per second of CPU time, "
+        f"many others; five buckets per window; {effort.scale_rows(_ROWS):,} rows with full windows. Tuples "
+        "per second of CPU time, "
         "the best "
-        "of a few runs; results are found, no columns are put together for them. At the paper's own size, tried first, the best "
+        "of a few runs; results are found but no columns are gathered. At the paper's own size, tried "
+        "first, the best "
         "order was 1.4 to 2.8 times the worst. The paper's figures are from a 1.2 GHz machine and Java "
         "1.3.",
         tuple(_claims(rates, measured)),
@@ -121,7 +124,7 @@ def _best_to_worst_claim(measured: MeasuredOrders, kind: str) -> Claim:
         holds=min(ratios) > 2,
         difference=""
         if min(ratios) >= 3.5 and max(ratios) <= 6
-        else f"comparisons differ as they should, but {min(fixed):.0%} to "
+        else f"comparisons differ as expected, but {min(fixed):.0%} to "
         f"{max(fixed):.0%} of a "
         "row's time in the best order is not spent on them",
         reason=f"{min(fixed):.0%} to {max(fixed):.0%} of a row's time in the best order is not spent on comparisons",
@@ -129,8 +132,9 @@ def _best_to_worst_claim(measured: MeasuredOrders, kind: str) -> Claim:
 
 
 def _fixed_cost_share(best: GolabRunResult, worst: GolabRunResult) -> float:
-    """The part of a row's time in the best order that does not grow with comparisons, from the line through both
-    points.
+    """Return the share of a row's time in the best order that does not grow with comparisons.
+
+    It comes from the line through both points.
     """
     few, many = best.comparisons_per_unit, worst.comparisons_per_unit
     fixed = (best.cpu_s_per_row * many - worst.cpu_s_per_row * few) / (many - few)
@@ -138,7 +142,10 @@ def _fixed_cost_share(best: GolabRunResult, worst: GolabRunResult) -> float:
 
 
 def _larger_tau_claim(measured: MeasuredOrders, kind: str) -> Claim:
-    """Each step to a longer interval may be a tie; against the paper is only what is faster by more than a tie."""
+    """Return the claim that a longer interval is slower.
+
+    Each step may be a tie. Only a step that is faster by more than a tie contradicts the paper.
+    """
     labels = (f"eager {kind}", f"lazy {kind}, τ = 5", f"lazy {kind}, τ = 10")
     rates = [1 / measured[label][0].cpu_s_per_row for label in labels]
     work = [measured[label][0].comparisons_per_unit for label in labels]
@@ -152,6 +159,6 @@ def _larger_tau_claim(measured: MeasuredOrders, kind: str) -> Claim:
         holds=not against and rates[2] < rates[0],
         difference=""
         if rates[0] > rates[1] > rates[2]
-        else f"one of the steps is within the {TIE_SHARE:.0%} that cannot be times_text apart",
-        reason="comparisons rise as they should and the time does not; what makes up for them was not isolated",
+        else f"one of the steps is within the {TIE_SHARE:.0%} of measurement noise",
+        reason="comparisons rise as expected but the time does not; the reason was not isolated",
     )

@@ -1,4 +1,7 @@
-"""Tables 5 to 7: what every order costs, and that the heuristics find the best one; Tables 10 and 11: sizes in between."""
+"""Tables 5 to 7: the cost of every order, and whether the heuristics find the best one.
+
+Tables 10 and 11: sizes of the intermediate results.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _COST = "comparisons per unit of time of the order {}"
 
 @dataclass(frozen=True, slots=True)
 class PrintedTable:
-    """What the paper prints of a table's orders: costs, the best order, and how many digits."""
+    """Costs of a table's orders as printed in the paper, with the best order and the number of digits."""
 
     number: int
     join: CommonAttribute
@@ -119,9 +122,10 @@ def _heuristic_claim(printed: PrintedTable, found: OrderResult, best: OrderResul
     first = ascending_join_sizes(printed.join)
     return shape_claim(
         f"{printed.id}.heuristic",
-        "the augmented heuristic finds the best order, looking at far fewer than all",
+        "the augmented heuristic finds the best order, examining far fewer than all",
         f"finds {printed.best}",
-        f"finds {_format_order(found.order)}, looking at {found.looked_at} of {best.looked_at}; by join sizes alone {_format_order(first.order)}",
+        f"finds {_format_order(found.order)}, examining {found.looked_at} of {best.looked_at}; by join sizes alone "
+        f"{_format_order(first.order)}",
         holds=found.order == best.order and found.looked_at < best.looked_at / 2,
     )
 
@@ -147,7 +151,7 @@ def _order_cost(join: CommonAttribute, digits: str) -> float:
 
 
 def _parse_order(digits: str) -> Order:
-    """An order as the paper writes it: streams numbered from one."""
+    """Parse an order as the paper writes it, with streams numbered from one."""
     return tuple(int(digit) - 1 for digit in digits)
 
 

@@ -1,4 +1,4 @@
-"""The paper's streams: integers with exponential gaps, rates that toggle, and stores that are open during the day."""
+"""The paper's streams: integers with exponential gaps, rates that toggle, and stores that open during the day."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR_US = 3_600 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class ArrivalSequence:
-    """Rows of all streams in order of time: when, on which stream, with which value."""
+    """Rows of all streams in time order: time, stream number and value."""
 
     times: Int64s
     stream_numbers: Int64s
@@ -28,7 +28,7 @@ class ArrivalSequence:
 
 
 def poisson_arrivals(rates_per_s: Sequence[float], rows: int, values: int, seed: int = 0) -> ArrivalSequence:
-    """Exponential gaps of a mean per stream, values uniform in a small range."""
+    """Generate exponential gaps with a mean per stream, and uniform values in a small range."""
     rng = np.random.default_rng(seed)
     seconds = 1.1 * rows / sum(rates_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in rates_per_s]
@@ -38,9 +38,9 @@ def poisson_arrivals(rates_per_s: Sequence[float], rows: int, values: int, seed:
 def toggling_arrivals(
     steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int
 ) -> ArrivalSequence:
-    """Steady streams, and a last one whose rate toggles after every so many of its own rows."""
+    """Generate steady streams, and a last one whose rate toggles after every `every` of its own rows."""
     rng = np.random.default_rng(0)
-    most = rows  # more than enough of the last stream
+    most = rows  # an upper limit for the last stream
     means = np.where(np.arange(most) // every % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
     seconds = 1.1 * rows / sum(steady_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in steady_per_s]
@@ -48,7 +48,7 @@ def toggling_arrivals(
 
 
 def store_arrivals(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 0) -> ArrivalSequence:
-    """Sales of stores that open at 7:30 and close at 20:00, busiest in the middle of the day."""
+    """Generate sales of stores that open at 7:30 and close at 20:00, busiest in the middle of the day."""
     rng = np.random.default_rng(seed)
     opens_us, open_us = 7.5 * HOUR_US, 12.5 * HOUR_US
     per_day = int(rows_per_hour * 12.5)
@@ -67,7 +67,7 @@ def store_arrivals(count: int, rows: int, items: int, rows_per_hour: float, seed
 def merge_streams(
     times: Sequence[NDArray[np.float64]], rows: int, values: int, rng: np.random.Generator
 ) -> ArrivalSequence:
-    """The first rows of all streams together."""
+    """Merge the streams in time order and return the first rows."""
     everything = np.concatenate(times)
     stream = np.repeat(np.arange(len(times)), [each.size for each in times])
     order = np.argsort(everything, kind="stable")[:rows]

@@ -1,4 +1,4 @@
-"""Figure 13: four streams, all pairs with one window but one pair with a longer one: LCA against GCA."""
+"""Figure 13: four streams with one window for all pairs but one, which has a longer one: LCA against GCA."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ def figure_13(effort: Effort) -> Exhibit:
         measured[others_s] = measure_service_times(effort, arrivals, chosen, first=4000)
     return Exhibit(
         "Figure 13: global and local windows",
-        f"Four streams of 1,000 per second, {VALUES} values; one pair has a window of 1 s, all others 0.8 s, then 0.1 s. GCA joins with "
+        f"Four streams of 1,000 per second, {VALUES} values; one pair has a window of 1 s, all others 0.8 s, then 0.1 "
+        "s. GCA joins with "
         "1 s for all "
-        "and refines, LCA with the largest window of each stream and refines. Kernels with refinement, blocks of 1,000 tuples, buffers "
+        "and refines, LCA with the largest window of each stream and refines. Kernels with refinement, blocks of "
+        "1,000 tuples, buffers "
         "full.",
         tuple(_lca_claim(others_s, by_name) for others_s, by_name in measured.items()),
         (_table(measured),),
@@ -40,7 +42,7 @@ def figure_13(effort: Effort) -> Exhibit:
 
 
 def pair_windows_us(others_s: float) -> Int64s:
-    """A second between the first two streams, less between all others."""
+    """Return windows of one second between the first two streams, and shorter ones between all others."""
     pairs = np.full((4, 4), int(others_s * SECOND_US), np.int64)
     pairs[0, 1] = pairs[1, 0] = SECOND_US
     np.fill_diagonal(pairs, 0)
@@ -82,5 +84,5 @@ def _lca_claim(others_s: float, by_name: dict[str, ServiceTimes]) -> Claim:
         f"GCA {gca.mean_us:.2f} µs and {gca.mean_comparisons:,.0f} comparisons per tuple, LCA {lca.mean_us:.2f} µs and "
         f"{lca.mean_comparisons:,.0f}",
         holds=lca.mean_us < gca.mean_us,
-        reason="LCA compares less, but finds where each loop starts by a search that GCA does not need",
+        reason="LCA compares less, but searches for the start of each loop, which GCA does not need",
     )

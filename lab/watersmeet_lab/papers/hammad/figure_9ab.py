@@ -1,5 +1,6 @@
-"""Figures 9a and 9b: service time over the number of streams, with rates between 100 and 1000 per second, and with
-equal rates.
+"""Figures 9a and 9b: service time over the number of streams.
+
+Figure 9a has rates between 100 and 1000 per second, Figure 9b equal rates.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Measured = dict[int, dict[str, ServiceTimes]]
 
 
 def figure_9a(effort: Effort) -> Exhibit:
-    """Streams of very different rates: from 100 to 1000 per second, evenly spaced."""
+    """Measure streams of very different rates: from 100 to 1000 per second, evenly spaced."""
     effort.report("hammad, Figure 9a: two to six streams of different rates")
     measured = {
         count: _measure_streams(effort, poisson_arrivals(_rates(count), _rows(effort, _rates(count)), VALUES[count]))
@@ -30,9 +31,9 @@ def figure_9a(effort: Effort) -> Exhibit:
     }
     return Exhibit(
         "Figure 9a: two to six streams of different rates",
-        "Rates evenly spaced between 100 and 1,000 per second, window 1 second (the paper does not print one), uniform integers; service "
-        "time "
-        "after the windows were full, blocks of 1,000 tuples. CPU time and comparisons of the kernels.",
+        "Rates evenly spaced between 100 and 1,000 per second, window 1 second (the paper does not print one), "
+        "uniform integers; service time with full windows, blocks of 1,000 tuples. CPU time and comparisons of the "
+        "kernels.",
         tuple(_different_rate_claims(measured)),
         (_table("figure-9a", measured),),
         (_plot("figure-9a", "Figure 9a: different rates", measured),),
@@ -40,7 +41,7 @@ def figure_9a(effort: Effort) -> Exhibit:
 
 
 def figure_9b(effort: Effort) -> Exhibit:
-    """Streams of equal rates. The paper takes its stores; so do we, and in the middle of the day."""
+    """Measure streams of equal rates. The paper uses its stores, whose average rates are alike."""
     effort.report("hammad, Figure 9b: two to six streams of equal rates")
     measured = {}
     for count in STREAMS:
@@ -48,7 +49,8 @@ def figure_9b(effort: Effort) -> Exhibit:
         measured[count] = _measure_streams(effort, poisson_arrivals(rates, _rows(effort, rates), VALUES[count]))
     return Exhibit(
         "Figure 9b: two to six streams of equal rates",
-        "All streams at 400 per second, window 1 second, values as in Figure 9a. The paper uses its stores here, whose average rates are "
+        "All streams at 400 per second, window 1 second, values as in Figure 9a. The paper uses its stores here, "
+        "whose average rates are "
         "alike.",
         tuple(_equal_rate_claims(measured)),
         (_table("figure-9b", measured),),
@@ -61,7 +63,7 @@ def _rates(count: int) -> list[float]:
 
 
 def _rows(effort: Effort, rates: list[float]) -> int:
-    """Two windows to fill the buffers, then the blocks that are measured."""
+    """Return the rows of a run: two windows to fill the buffers, then the measured blocks."""
     blocks = 1 if effort.quick else _BLOCKS
     return int(2 * sum(rates)) + 1000 * blocks + 1
 
@@ -131,8 +133,8 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             holds=all(ratio > 1 for ratio in times[1:]),
             difference=""
             if times[0] > 1
-            else "not with two streams, where there is no order of loops to choose and the sweep costs more than it saves",
-            reason="what the sweep costs per tuple outweighs the comparisons it saves",
+            else "not with two streams, where there is no choice of loop order and the sweep costs more than it saves",
+            reason="the cost of the sweep per tuple outweighs the comparisons it saves",
         ),
         shape_claim(
             "hammad.figure9a.ten",
@@ -140,11 +142,11 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             "more than an order of magnitude",
             times_text,
             holds=all(ratio > 5 for ratio in times),
-            reason=f"of the rows our NLW-join looks at, {max(each[NLW].out_of_window_share for each in measured.values()):.1%} at most are "
+            reason="of the rows our NLW-join reads, "
+            f"{max(each[NLW].out_of_window_share for each in measured.values()):.1%} at most are "
             "outside the window, "
-            "because its buffers are in order of time and rows leave at the front; the comparisons MW-join saves are those the order of "
-            "its loops "
-            "saves, shortest buffer first",
+            "because its buffers are in time order and rows are evicted at the front; MW-join saves comparisons only "
+            "by its loop order, shortest buffer first",
         ),
         shape_claim(
             "hammad.figure9a.hw",
@@ -152,7 +154,8 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             "achieves the best performance",
             "MW over HW: " + ", ".join(f"{ratio:.1f} at n = {n}" for ratio, n in zip(hashed, measured, strict=True)),
             holds=all(ratio > 1 for ratio in hashed),
-            reason="a bucket per stream has to be found for every tuple, which costs as much as scanning what little the sweep leaves",
+            reason="every tuple looks up a bucket per stream, which costs as much as scanning the few rows that the "
+            "sweep leaves",
         ),
     ]
 
@@ -169,6 +172,6 @@ def _equal_rate_claims(measured: Measured) -> list[Claim]:
                 f"{t:.2f} ({w:.2f} in comparisons) at n = {n}" for t, w, n in zip(times, work, measured, strict=True)
             ),
             holds=all(0.8 < ratio < 1.3 for ratio in work) and all(0.5 < ratio < 2 for ratio in times),
-            reason="comparisons are nearly the same, what each of them costs is not",
+            reason="the comparisons are nearly equal, but the cost of each is not",
         )
     ]

@@ -21,7 +21,7 @@ _ROWS, _BUCKETS = 40_000, 8
 
 @dataclass(frozen=True, slots=True)
 class SteadyAndToggled:
-    """The same algorithm on steady streams and with one that toggles."""
+    """Service times of one algorithm on steady streams, and with one stream that toggles."""
 
     steady: ServiceTimes
     toggled: ServiceTimes
@@ -50,13 +50,14 @@ def figure_9c(effort: Effort) -> Exhibit:
     measured = {name: SteadyAndToggled(plain[name], reacting[name]) for name in NAMES}
     return Exhibit(
         "Figure 9c: a stream whose rate toggles",
-        f"Four streams of 1,000 per second; then stream D toggles between 10 and 1,000 per second after every {EVERY} of its rows. The "
+        f"Four streams of 1,000 per second; then stream D toggles between 10 and 1,000 per second after every {EVERY} "
+        "of its rows. The "
         "paper does "
-        f"not print its window: here {WINDOW_US / 1000:g} ms, short against the {1000 / LOW:g} ms between D's rows when it is slow, and "
+        f"not print its window: here {WINDOW_US / 1000:g} ms, short against the {1000 / LOW:g} ms between D's rows "
+        "when it is slow, and "
         f"{VALUES} values. "
-        f"{rows:,} tuples in blocks of 1,000; kernels. In one call over everything NLW-join and HW-join look at half as many rows again, "
-        "which D's "
-        "silence keeps in the buffers, with the same comparisons and within a tenth of the time.",
+        f"{rows:,} tuples in blocks of 1,000; kernels. In one call over everything, NLW-join and HW-join read 1.5 "
+        "times as many rows, which D's silence keeps in the buffers, with the same comparisons and a time within 10 %.",
         tuple(_claims(measured, toggled)),
         (_table(measured),),
         (_plot(measured, toggled),),
@@ -115,7 +116,7 @@ def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> 
             "greatly improved",
             times_text,
             holds=gains[MW] > 1.5 and gains[MW] == max(gains.values()),
-            reason="what a tuple costs besides comparisons is most of the service time at these rates",
+            reason="at these rates, costs other than comparisons are most of the service time",
         ),
         shape_claim(
             "hammad.figure9c.others",
@@ -138,7 +139,7 @@ def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> 
 
 
 def _comparisons_by_phase(each: ServiceTimes, arrivals: ArrivalSequence) -> tuple[float, float]:
-    """Mean comparisons of the blocks in which D brings few rows, and of the others."""
+    """Return the mean comparisons of the blocks in which D has few rows, and of the others."""
     last = arrivals.stream_count - 1
     rows_of_d = np.array(
         [np.count_nonzero(arrivals.stream_numbers[int(end) - 1000 : int(end)] == last) for end in each.tuples]

@@ -1,5 +1,6 @@
-"""Figures 7 and 8: service times of two to four streams, beside ripple join and XJoin that clean their buffers only now
-and then.
+"""Figures 7 and 8: service times of two to four streams, against ripple join and XJoin.
+
+Ripple join and XJoin clean their buffers only at intervals.
 """
 
 from __future__ import annotations
@@ -37,12 +38,16 @@ def figures_7_and_8(effort: Effort) -> Exhibit:
         )
     return Exhibit(
         "Figures 7 and 8: against ripple join and XJoin",
-        "Two, three and four stores, window 1 hour. The paper's sales are not public; ours are generated: open from 7:30 to 20:00, "
+        "Two, three and four stores, window 1 hour. The paper's sales are not public; ours are generated: open from "
+        "7:30 to 20:00, "
         "busiest at "
-        f"midday, {_ROWS_PER_HOUR:,} sales per hour and store, {_ITEMS:,} items, {effort.scale_rows(_ROWS, least=12_000):,} sales in all. "
-        "Kernels called "
-        "with blocks of 1,000 tuples on the buffers they hold by then; ripple join and XJoin clean up every 10,000 tuples; hash "
-        f"tables of {_BUCKETS} buckets, few enough that scanning a bucket is most of the work (with 128, tried first, XJoin took 1.0, "
+        f"midday, {_ROWS_PER_HOUR:,} sales per hour and store, {_ITEMS:,} items, "
+        f"{effort.scale_rows(_ROWS, least=12_000):,} sales in all. "
+        "The kernels run on blocks of 1,000 tuples with the buffers of that moment; ripple join and XJoin clean up "
+        "every 10,000 "
+        "tuples; hash "
+        f"tables of {_BUCKETS} buckets, few enough that scanning a bucket is most of the work (in a first run with "
+        "128 buckets, XJoin took 1.0, "
         "1.1 and 1.2 times HW-join's time for two, three and four streams). CPU time.",
         tuple(_claims(measured)),
         (_table(measured),),
@@ -94,7 +99,7 @@ def _faster_claim(name: str, measured: Measured, fast: str, slow: str, paper: st
         f"{slow} takes "
         + ", ".join(f"{times[ways]:.1f} times ({work[ways]:.1f} the comparisons) {ways}-way" for ways in times),
         holds=all(ratio > 1 for ratio in times.values()),
-        reason="where it compares less and yet takes longer, what a tuple costs besides comparisons outweighs them",
+        reason="it makes fewer comparisons, but the other costs of a tuple outweigh them",
     )
 
 
@@ -111,7 +116,7 @@ def _steady_claim(number: int, name: str, measured: Measured) -> Claim:
 
 
 def _late_to_early_ratio(each: ServiceTimes) -> float:
-    """By comparisons: what the buffers hold shows in them without any noise."""
+    """Return the ratio in comparisons, which show the size of the buffers without noise."""
     half = len(each.comparisons) // 2
     return max(each.comparisons[half:]) / max(each.comparisons[:half])
 
@@ -125,9 +130,9 @@ def _ten_times_claim(measured: Measured) -> Claim:
         "almost ten times",
         ", ".join(f"{ratios[ways]:.2f} times ({work[ways]:.2f} in comparisons) {ways}-way" for ways in ratios),
         holds=all(ratio > 5 for ratio in ratios.values()),
-        reason=f"of the rows our NLW-join looks at, {max(by_name[NLW].out_of_window_share for by_name in measured.values()):.1%} at most are "
+        reason="of the rows our NLW-join reads, "
+        f"{max(by_name[NLW].out_of_window_share for by_name in measured.values()):.1%} at most are "
         "outside the window, "
-        "because its buffers are in order of time and rows leave at the front: there is little left for the sweep to save where stores "
-        "sell at "
-        "similar rates",
+        "because its buffers are in time order and rows are evicted at the front: with stores of similar rates, the "
+        "sweep has little to save",
     )

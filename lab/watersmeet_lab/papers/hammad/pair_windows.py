@@ -1,4 +1,7 @@
-"""Windows per pair of streams: the largest for all (GCA), the largest per stream (LCA), and the refinement after both."""
+"""Windows per pair of streams, and the recheck of the results.
+
+GCA joins with the largest window for all streams, LCA with the largest window per stream.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,15 @@ from watersmeet_lab.papers.hammad.service_time import NLW, KernelRows, TimedKern
 
 GCA, LCA = "GCA", "LCA"
 
-#: Whether combinations, given as the times of their rows per stream, are results.
+#: Decides which combinations, given as the times of their rows per stream, are results.
 ResultFilter = Callable[[list[Int64s]], NDArray[np.bool_]]
 
 
 def refined_kernel(name: str, pairs_us: Int64s, is_result: ResultFilter) -> TimedKernel:
-    """MW-join with the largest window (GCA) or with each stream's largest (LCA), or NLW-join with each stream's
-    largest; then refined.
+    """Return a kernel whose results are rechecked.
+
+    GCA is MW-join with the largest window, LCA is MW-join with each stream's largest, and NLW is NLW-join with each
+    stream's largest.
     """
     largest = pairs_us.max(axis=1)
     window_us = int(largest.max())
@@ -38,7 +43,7 @@ def refined_kernel(name: str, pairs_us: Int64s, is_result: ResultFilter) -> Time
 
 
 def within_pairs(pairs_us: Int64s) -> ResultFilter:
-    """Every two rows within the window of their pair."""
+    """Accept results in which every two rows are within the window of their pair."""
 
     def is_result(times: list[Int64s]) -> NDArray[np.bool_]:
         kept = np.ones(times[0].size, np.bool_)
@@ -51,7 +56,7 @@ def within_pairs(pairs_us: Int64s) -> ResultFilter:
 
 
 def along_path(steps_us: Int64s) -> ResultFilter:
-    """Each row after its neighbour within the step's window, all forwards or all backwards."""
+    """Accept results whose rows follow their neighbours within the step's window, all forwards or all backwards."""
 
     def is_result(times: list[Int64s]) -> NDArray[np.bool_]:
         forth, back = np.ones(times[0].size, np.bool_), np.ones(times[0].size, np.bool_)
@@ -65,7 +70,7 @@ def along_path(steps_us: Int64s) -> ResultFilter:
 
 
 def path_pair_windows(steps_us: Int64s) -> Int64s:
-    """The windows of all pairs of a path: the sum of the steps between them.
+    """Return the windows of all pairs of a path: the sum of the steps between them.
 
     >>> path_pair_windows(np.array([1, 2])).tolist()
     [[0, 1, 3], [1, 0, 2], [3, 2, 0]]

@@ -1,13 +1,11 @@
-"""Service time per tuple, averaged over blocks of 1,000: what a kernel takes for a block, given the buffers it would
-hold by then.
+"""Service time per tuple, averaged over blocks of 1,000: the time of a kernel for a block, given its buffers.
 
-A kernel is called once per block, with the rows its buffers hold as old rows. Laying those out is no part of serving a
-tuple: it is measured apart, with a block of a single row, and taken off. Beside the time stand the comparisons, which
-are exact.
+A kernel is called once per block, with the rows in its buffers as old rows. Laying those out is not part of serving a
+tuple, so it is measured separately, with a block of a single row, and subtracted. The comparisons are exact.
 
-A call starts by letting go of what its own rows cannot reach, so rows that only a slow stream's silence kept are not
-looked at again in the next block. Comparisons are the same as in one call over everything; rows looked at are as well,
-but for Figure 9c, which says so.
+A call first evicts rows that its own rows cannot reach. So rows that only a slow stream's silence kept are not read
+again in the next block. Comparisons equal those of one call over everything. The same holds for rows read, except in
+Figure 9c, whose setting mentions it.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ NLW, HW, MW, RIPPLE, XJOIN = "NLW-join", "HW-join", "MW-join", "ripple join", "X
 
 @dataclass(frozen=True, slots=True)
 class KernelRows:
-    """A kernel's arguments: rows stream after stream, and how many of each stream are old."""
+    """Arguments of a kernel: rows stream after stream, and the number of old rows of each stream."""
 
     times: Int64s
     codes: Int64s
@@ -46,8 +44,9 @@ class KernelRows:
 
 @dataclass(frozen=True, slots=True)
 class TimedKernel:
-    """A kernel with its windows. One that cleans up only now and then holds everything since; the others what is in
-    reach.
+    """A kernel with its window.
+
+    A kernel that cleans up every `cleanup_rows` rows keeps all rows since then; the others keep the rows in reach.
     """
 
     join: Callable[[KernelRows], WindowJoinResult]
@@ -57,8 +56,9 @@ class TimedKernel:
 
 @dataclass(frozen=True, slots=True)
 class ServiceTimes:
-    """Per block: microseconds and comparisons per tuple. `passed_over` is the share of the rows looked at that are
-    outside the window.
+    """Microseconds and comparisons per tuple, by block.
+
+    `out_of_window_share` is the share of the rows read that are outside the window.
     """
 
     tuples: tuple[float, ...]
@@ -78,7 +78,7 @@ class ServiceTimes:
 def list_kernels(
     names: Sequence[str], window_us: int, reach_us: Sequence[int], buckets: int = BUCKETS
 ) -> dict[str, TimedKernel]:
-    """The kernels by the paper's names, with a reach per stream inside one window."""
+    """Return the kernels by the paper's names, with a reach per stream inside one window."""
     reach, tables = np.array(reach_us, np.int64), np.full(len(reach_us), buckets, np.int64)
     known = {
         NLW: TimedKernel(lambda r: nlw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
@@ -101,7 +101,7 @@ def list_kernels(
 def measure_service_times(
     effort: Effort, arrivals: ArrivalSequence, chosen: Mapping[str, TimedKernel], first: int = 0, block: int = BLOCK
 ) -> dict[str, ServiceTimes]:
-    """The service times of each algorithm over the blocks from `first` on; the algorithms take turns in every block."""
+    """Measure each algorithm over the blocks from `first` on; the algorithms run in turns in every block."""
     starts = range(first, len(arrivals) - block + 1, block)
     points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
     for start in starts:
@@ -124,7 +124,7 @@ def _to_service_times(places: tuple[float, ...], points: list[tuple[float, float
 def _measure_block(
     effort: Effort, cases: Mapping[str, tuple[Callable[[KernelRows], WindowJoinResult], KernelRows, KernelRows]]
 ) -> dict[str, tuple[float, float, float]]:
-    """Seconds for the block beyond those for its first row, rows compared, and rows looked at."""
+    """Return the seconds of the block beyond those of its first row, the rows compared and the rows read."""
     gc.collect()
     whole, single = dict.fromkeys(cases, np.inf), dict.fromkeys(cases, np.inf)
     work = dict.fromkeys(cases, (0.0, 0.0))
@@ -144,7 +144,7 @@ def _time_call(join: Callable[[KernelRows], WindowJoinResult], rows: KernelRows)
 
 
 def _block_rows(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int, block: int) -> KernelRows:
-    """The rows in the buffers before the block, and the block's own."""
+    """Return the rows in the buffers before the block, and the rows of the block."""
     new = np.arange(start, start + block)
     since_us = _buffer_start_us(arrivals, algorithm, start)
     parts: list[Int64s] = []
@@ -165,11 +165,11 @@ def _block_rows(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int, b
 
 
 def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int) -> list[int]:
-    """Per stream, the time from which its rows are still in its buffer when the block comes, or were when buffers were
-    last cleaned.
+    """Return, per stream, the time from which rows are in its buffer when the block arrives.
 
-    The paper's rule: a row leaves once it is farther than the window from the last row of every other stream, so a slow
-    stream keeps rows in all the other buffers.
+    For kernels that clean up at intervals, this is the state at the last clean-up. The paper's rule: a row leaves once
+    it is farther than the window from the last row of every other stream. So a slow stream keeps rows in all other
+    buffers.
     """
     every = algorithm.cleanup_rows
     at = start if every is None else start // every * every
@@ -181,6 +181,6 @@ def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: i
 
 
 def _last_time_us(arrivals: ArrivalSequence, stream: int, at: int) -> int:
-    """The time of a stream's last row before the given place; before all rows where it has none yet."""
+    """Return the time of a stream's last row before the given place, or the first time if it has none yet."""
     behind = np.flatnonzero(arrivals.stream_numbers[:at][::-1] == stream)
     return int(arrivals.times[at - 1 - behind[0]]) if behind.size else int(arrivals.times[0])

@@ -1,4 +1,4 @@
-"""Kang, Naughton, Viglas: window joins of two streams, and what to do with too little."""
+"""Kang, Naughton, Viglas: window joins of two streams, also with limited resources."""
 
 from watersmeet_lab.papers.kang.figure_4 import figure_4
 from watersmeet_lab.papers.kang.figures_2_and_3 import figures_2_and_3

@@ -18,7 +18,7 @@ from watersmeet_lab.papers.kang.structure_costs import (
 RATES = (0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 750.0, 900.0, 950.0, 980.0, 990.0, 995.0, 998.0, 999.5)
 ROWS = 5000
 _SECONDS = 20
-#: Lines closer than this are taken for equal when winners are times_text: measurements repeat to a few parts in a hundred.
+#: Lines closer than this count as equal: measurements vary by a few per cent.
 _TIE = 0.03
 
 
@@ -35,7 +35,8 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
     ours, theirs = figure_from_points("a_per_s", points), estimate_pair_costs(PAIRS, rates, ROWS, weights)
     return Exhibit(
         "Figures 2 and 3: estimated and measured costs",
-        f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, of which λa are A's. "
+        f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, "
+        "of which λa are A's. "
         "Left: the "
         "paper's weights. Middle: the same formulas with our weights, calibrated on this machine. Right: measured, "
         f"{effort.scale_rows(_SECONDS, least=4)} "
@@ -73,7 +74,7 @@ def _scale_lines(figure: FigureLines, scale: float) -> tuple[Line, ...]:
 
 
 def list_winners(figure: FigureLines) -> list[str]:
-    """The lowest line at each place, in the order in which they come; a winner by a hair does not end another's run."""
+    """Return the lowest line along the axis, in order; a win within the tie margin does not end a run."""
     found: list[str] = []
     for place in range(len(figure.x)):
         lowest = figure.lowest_line(place)
@@ -95,28 +96,29 @@ def _claims(theirs: FigureLines, ours: FigureLines) -> list[Claim]:
             holds=estimated == seen,
             difference=""
             if seen == ["TN", "TH", "HH", "HT", "NT"]
-            else "other winners than the paper's: probing and updating a hash window costs less "
-            "here than a path down a tree at any rate, which is what section 5.1 expects of small buckets; trees are left without a "
-            "range to win in",
+            else "other winners than the paper's: probing and updating a hash window costs less here than a path down "
+            "a tree at any rate, as section 5.1 expects of small buckets; so trees win at no rate",
             reason="the estimate and the measurement differ where two pairs cost nearly the same",
         ),
         shape_claim(
             "kang.figure3.shape",
             "the cost model predicts the shape of the curves",
             "quite accurate",
-            f"{min(rankings):.0%} to {max(rankings):.0%} of all pairs of curves are ranked alike, over {len(ours.x)} places",
+            f"{min(rankings):.0%} to {max(rankings):.0%} of all pairs of curves are ranked alike, over {len(ours.x)} "
+            "places",
             holds=sum(rankings) / len(rankings) > 0.85,
             difference=""
             if min(rankings) > 0.9
-            else "where it is not, curves lie within a few parts in a hundred of each other or a tree is involved",
+            else "where they are not, curves are within a few per cent of each other or a tree is involved",
         ),
         _asymmetric_claim(ours),
     ]
 
 
 def _rank_agreement(theirs: FigureLines, ours: FigureLines, place: int) -> float:
-    """The share of all two lines that both figures put in the same order here, but for those that are nearly equal when
-    measured.
+    """Return the share of line pairs that both figures rank alike at this place.
+
+    Pairs that are nearly equal when measured are ignored.
     """
     names = [name for name, _ in ours.lines]
     alike, asked = 0, 0

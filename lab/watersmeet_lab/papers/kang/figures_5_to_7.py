@@ -1,4 +1,4 @@
-"""Figures 5 to 7: who gets the probes and who gets the memory when there is too little of either."""
+"""Figures 5 to 7: how to divide probes and memory when either is limited."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.limited_strategies import measure_strategies
 from watersmeet_lab.papers.kang.models import figure_5, figure_6, figure_7
 
-#: The output rates that follow from the paper's parameters, the best strategy first.
+#: Output rates that follow from the paper's parameters, the best strategy first.
 PRINTED_RATES = {
     5: {"MaxA": 200.0, "by rate": 180.0, "equal": 150.0, "by window": 133.3, "MaxB": 100.0},
     6: {"MaxA": 250.0, "inverse": 216.7, "equal": 150.0, "proportional": 83.3, "MaxB": 50.0},
@@ -22,7 +22,7 @@ Rates = dict[int, dict[str, float]]
 
 
 def figures_5_to_7(effort: Effort) -> Exhibit:
-    effort.report("kang, Figures 5 to 7: output with too little of something")
+    effort.report("kang, Figures 5 to 7: output with limited resources")
     model: Rates = {5: figure_5(), 6: figure_6(), 7: figure_7()}
     ours: Rates = {number: {} for number in PRINTED_RATES}
     for bar in measure_strategies(effort.scale_rows(_SECONDS, least=20)):
@@ -34,10 +34,11 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figures 5 to 7: limited resources",
-        "Figure 5: λa 800, λb 200, A 100, B 200, σ 0.01, μ 100. Figure 6: λa 10, λb 50, M 1000, σ 0.005. Figure 7: μ 10, M 100, σ 0.01. "
+        "Figure 5: λa 800, λb 200, A 100, B 200, σ 0.01, μ 100. Figure 6: λa 10, λb 50, M 1000, σ 0.005. Figure 7: μ "
+        "10, M 100, σ 0.01. "
         "From the cost "
-        "model; and measured: each direction of the join run by our engine, with drop boxes that keep a random share of the probes or of "
-        "the window.",
+        "model; and measured: each direction of the join run by our engine, with drop boxes that keep a random share "
+        "of the probes or of the window.",
         tuple(claim for number in PRINTED_RATES for claim in _claims(number, model[number], ours[number])),
         (
             Table(
@@ -75,7 +76,7 @@ def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
     errors = [abs(ours[name] - rate) / max(printed.values()) for name, rate in printed.items()]
     return shape_claim(
         f"kang.figure{number}.measured",
-        f"our engine with drop boxes puts out what each strategy should, {SHORT[number]}",
+        f"our engine with drop boxes reaches the output rate of each strategy, {SHORT[number]}",
         "the results conformed to the analysis",
         ", ".join(f"{name} {ours[name]:.1f}" for name in printed) + " rows per second",
         holds=max(errors) < 0.04,

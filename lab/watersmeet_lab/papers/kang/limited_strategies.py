@@ -1,5 +1,4 @@
-"""The third paper's Figures 5 to 7 for real: streams of the figures' rates, joined by the engine under each strategy's
-shares.
+"""Figures 5 to 7 of the third paper on real streams: the engine runs the join with each strategy's shares.
 
 References: Kang, Naughton, Viglas, section 5.2.
 """
@@ -27,7 +26,7 @@ from watersmeet_lab.papers.kang.models import FIGURE_5, FIGURE_6, FIGURE_7
 
 @dataclass(frozen=True, slots=True)
 class StrategyOutput:
-    """A strategy in a figure: rows per second as predicted, and as the join of real rows put out."""
+    """A strategy in a figure: predicted and measured output rows per second."""
 
     figure: int
     strategy: str
@@ -36,7 +35,7 @@ class StrategyOutput:
 
 
 def measure_strategies(seconds: int = 400, seed: int = 0) -> Iterator[StrategyOutput]:
-    """Every bar of the three figures, on streams that run for so many seconds after their windows have filled."""
+    """Measure every bar of the three figures on streams that run for `seconds` after their windows are full."""
     figures = (
         (5, FIGURE_5, Limits(service_per_s=100), [(name, name, BEST) for name in CPU_STRATEGIES]),
         (6, FIGURE_6, Limits(memory_rows=1000), [(name, BEST, name) for name in MEMORY_STRATEGIES]),
@@ -51,9 +50,7 @@ def measure_strategies(seconds: int = 400, seed: int = 0) -> Iterator[StrategyOu
 
 
 class LimitedStreams:
-    """Two streams of a figure's rates, arriving evenly in time, with keys such that a pair is equal with its
-    selectivity.
-    """
+    """Two streams with a figure's rates, at even times; keys are equal with the figure's selectivity."""
 
     def __init__(self, join: LimitedJoin, seconds: int, seed: int) -> None:
         self.windows_us = [int(1e6 * rows / rate) for rows, rate in zip(join.window_rows, join.rows_per_s, strict=True)]
@@ -69,13 +66,16 @@ class LimitedStreams:
 
     def joined_per_s(self, a: RoleShares, b: RoleShares) -> float:
         a_us, b_us = self.windows_us
-        query = f"SELECT a.ts AS x, b.ts AS y FROM a [RANGE {a_us} MICROSECONDS], b [RANGE {b_us} MICROSECONDS] WHERE a.k = b.k"
+        query = (
+            f"SELECT a.ts AS x, b.ts AS y FROM a [RANGE {a_us} MICROSECONDS], b [RANGE {b_us} MICROSECONDS] WHERE "
+            "a.k = b.k"
+        )
         rows = collect_allocated(wm.sql(query), self.streams, {"a": a, "b": b})
         newest = np.maximum(rows["x"].to_numpy(), rows["y"].to_numpy())
         return float(np.count_nonzero(newest >= self.fill_us)) / self.seconds
 
 
 def _two_limit_strategies() -> list[tuple[str, str, str]]:
-    """Name, who probes, whose window is held: as the figure names them, the window first."""
+    """Return name, probing stream and stored stream; the figure names the stored stream first."""
     named = [(f"{windows}/{probes}", probes, windows) for windows in ("MaxA", "MaxB") for probes in ("MaxB", "MaxA")]
     return [*named, ("equal", "equal", "equal")]

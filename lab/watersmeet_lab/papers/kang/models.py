@@ -1,4 +1,4 @@
-"""The workloads of the paper's Table 3 and the bars and lines of its figures, out of the cost model.
+"""Workloads of the paper's Table 3, and the bars and lines of its figures from the cost model.
 
 References: Kang, Naughton, Viglas, Table 3, Figures 2, 5, 6 and 7.
 """
@@ -32,7 +32,7 @@ def figure_2(
     a_of_thousand: Sequence[float] = (0.5, 1, 5, 10, *range(50, 951, 50), 990, 995, 999, 999.5),
     weights: Weights = PAPER_WEIGHTS,
 ) -> FigureLines:
-    """Cost of the eight pairs over the share of A in 1000 arrivals per second, windows of 5000 rows."""
+    """Compute the cost of the eight pairs over the share of A in 1000 arrivals per second, windows of 5000 rows."""
     points = {}
     for a_per_s in a_of_thousand:
         streams = TwoStreams(5000, 5000, a_per_s, 1000 - a_per_s)
@@ -41,7 +41,7 @@ def figure_2(
 
 
 def figure_5(service_per_s: float = 100) -> dict[str, float]:
-    """Output rate by strategy when computing is short.
+    """Compute the output rate by strategy when CPU is limited.
 
     >>> {name: round(rate, 1) for name, rate in figure_5().items()}
     {'MaxA': 200.0, 'MaxB': 100.0, 'by rate': 180.0, 'by window': 133.3, 'equal': 150.0}
@@ -53,7 +53,7 @@ def figure_5(service_per_s: float = 100) -> dict[str, float]:
 
 
 def figure_6(memory_rows: float = 1000) -> dict[str, float]:
-    """Output rate by strategy when memory is short.
+    """Compute the output rate by strategy when memory is limited.
 
     >>> {name: round(rate, 1) for name, rate in figure_6().items()}
     {'MaxA': 250.0, 'MaxB': 50.0, 'proportional': 83.3, 'inverse': 216.7, 'equal': 150.0}
@@ -63,7 +63,9 @@ def figure_6(memory_rows: float = 1000) -> dict[str, float]:
 
 
 def figure_7(service_per_s: float = 10, memory_rows: float = 100) -> dict[str, float]:
-    """Output rate by strategy when both are short; the first name is whose window is kept, the second whose rows probe.
+    """Compute the output rate by strategy when both are limited.
+
+    The first name is the stream whose window is kept, the second the stream whose rows probe.
 
     >>> figure_7()
     {'MaxA/MaxB': 10.0, 'MaxB/MaxA': 10.0, 'MaxA/MaxA': 0.0, 'MaxB/MaxB': 0.0, 'equal': 5.0}

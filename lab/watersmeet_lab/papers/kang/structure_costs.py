@@ -1,9 +1,8 @@
-"""Runs of the window join with a structure per window: the CPU seconds a second's worth of arrivals takes, windows
-full.
+"""CPU cost of window structures: calibrated weights, estimates for pairs, and measured joins.
 
-Times are even: A and B arrive at their rates and their windows are as long as hold the rows wanted. Keys never meet, so
-that probing and updating is all there is. Laying the windows out before the first row arrives is measured apart and
-taken off.
+In the measured joins, A and B arrive evenly at their rates, and the windows are just long enough for the required rows.
+Keys never match, so the cost is probing and updating only. Laying out the windows before the first row is measured
+separately and subtracted.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _KEYS = {A: draw_even_keys, B: draw_odd_keys}
 
 @dataclass(frozen=True, slots=True)
 class JoinCase:
-    """A join ready to run: its windows, the arrivals of so many seconds, and the first of them alone."""
+    """A join ready to run: its windows, the arrivals of some seconds, and the first arrival alone."""
 
     config: JoinConfig
     old: list[tuple[Pane, ...]]
@@ -46,7 +45,7 @@ class JoinCase:
 
 
 def measure_pairs(effort: Effort, streams: TwoStreams, pairs: Sequence[str], seconds: float) -> dict[str, float]:
-    """CPU seconds per second of arrivals for each pair of structures; the pairs take turns."""
+    """Measure CPU seconds per second of arrivals for each pair of structures; the pairs run in turns."""
     cases = {pair: build_join_case(pair, streams, seconds) for pair in pairs}
     return _measure_in_turns(effort, cases)
 
@@ -77,7 +76,7 @@ def build_join_case(pair: str, streams: TwoStreams, seconds: float) -> JoinCase:
 
 
 def structure_index(letter: str, rows: int) -> Index:
-    """The structure with the paper's ten rows per bucket and hundred per node.
+    """Return the structure with the paper's ten rows per bucket and hundred per node.
 
     >>> str(structure_index("H", 5000)), str(structure_index("T", 5000)), str(structure_index("N", 5000))
     ('hash(500)', 'ttree(100)', 'list')
@@ -96,7 +95,7 @@ def _measure_in_turns(effort: Effort, cases: Mapping[str, JoinCase]) -> dict[str
         gc.collect()
         for name, each in cases.items():
             spent, laid_out = _time_join(each, each.new), _time_join(each, each.first)
-            if turn:  # the first round is for warming up
+            if turn:  # the first turn warms up
                 whole[name], layout[name] = min(whole[name], spent), min(layout[name], laid_out)
     return {name: max(0.0, whole[name] - layout[name]) / each.seconds for name, each in cases.items()}
 
@@ -113,14 +112,15 @@ StructureWeights = dict[str, Structure]
 
 
 def calibrate_structures(effort: Effort) -> StructureWeights:
-    """Weights by structure: a probe-only and an update-only workload at rising rates, fitted. Measured once per process
-    and effort.
+    """Fit the weights of each structure to a probe-only and an update-only workload at rising rates.
+
+    The measurement runs once per process and effort.
     """
     return _calibrate(effort.quick)
 
 
 @lru_cache
-def _calibrate(quick: bool) -> StructureWeights:  # a key of the cache
+def _calibrate(quick: bool) -> StructureWeights:  # the cache key
     repeats = 2 if quick else 4
     found = {}
     for kind in structures.INDEXES:
@@ -133,10 +133,10 @@ def _calibrate(quick: bool) -> StructureWeights:  # a key of the cache
 
 
 def window_cost(kind: str, load: WindowLoad, weights: Structure) -> float:
-    """Seconds per second to keep and to probe a window, with a fixed part per lookup beside what the rows touched cost.
+    """Estimate CPU seconds per second to maintain and probe a window, with a fixed cost per lookup.
 
-    References: Kang, Naughton, Viglas, eqs. 3 to 6. The fixed part is ours: without it short lists and small buckets
-    look free.
+    References: Kang, Naughton, Viglas, eqs. 3 to 6. The fixed cost is our addition: without it, short lists and small
+    buckets appear free.
     """
     path = structures.PATH_ROWS[kind](load.rows, NODE_ROWS) if kind in structures.PATH_ROWS else None
     compared = path if path is not None else load.rows if kind == "list" else min(BUCKET_ROWS, load.rows)
@@ -146,7 +146,7 @@ def window_cost(kind: str, load: WindowLoad, weights: Structure) -> float:
 
 
 def estimate_pair_cost(pair: str, streams: TwoStreams, weights: StructureWeights) -> float:
-    """CPU seconds per second of a join whose window A has the first structure and window B the second."""
+    """Estimate CPU seconds per second of a join whose windows A and B have the given structures."""
     kinds = [LETTERS[letter] for letter in pair]
     return math.fsum(window_cost(kind, load, weights[kind]) for kind, load in zip(kinds, streams.loads, strict=True))
 
@@ -154,7 +154,7 @@ def estimate_pair_cost(pair: str, streams: TwoStreams, weights: StructureWeights
 def estimate_pair_costs(
     pairs: tuple[str, ...], rates: tuple[float, ...], rows: float, weights: StructureWeights
 ) -> FigureLines:
-    """Every pair over the share of A in a thousand arrivals per second."""
+    """Estimate every pair over the share of A in a thousand arrivals per second."""
     points = {
         a: {pair: estimate_pair_cost(pair, TwoStreams(rows, rows, a, 1000 - a), weights) for pair in pairs}
         for a in rates

@@ -1,5 +1,6 @@
-"""Table 3: the estimated cost of eight pairs of structures in three workloads, to the digit, and where two pairs cost
-the same.
+"""Table 3: the estimated cost of eight pairs of structures in three workloads.
+
+Also the rate ratio at which two pairs cost the same.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def table_3(effort: Effort) -> Exhibit:
         rows += [(_label(at), "paper", *PRINTED_COSTS[at]), (_label(at), "ours", *(round(each, 2) for each in cost))]
     return Exhibit(
         "Table 3: estimated costs",
-        "From the cost model with the paper's weights (eq. 7), ten rows per bucket, a hundred per node. Eq. 6 prints the T-tree update "
+        "From the cost model with the paper's weights (eq. 7), ten rows per bucket, a hundred per node. Eq. 6 prints "
+        "the T-tree update "
         "with its "
         "last term undoubled; Table 3 comes out only with the whole bracket doubled.",
         tuple(claims),

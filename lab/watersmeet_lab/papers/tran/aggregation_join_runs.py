@@ -1,7 +1,8 @@
-"""Runs of aggregation joins under each plan: CPU seconds per second of stream, windows full.
+"""Runs of aggregation joins under each plan: CPU seconds per second of event time, with full windows.
 
-The paper's generator: join, grouping and aggregated attributes uniform, a join selectivity of one over the number of
-join values. Windows hold the rows asked for, by time. Aggregation sets are kept row by row and shown once a second.
+The generator is the paper's: join, grouping and aggregated attributes are uniform, and the join selectivity is one over
+the number of join values. Windows hold the given rows, by time. Aggregation sets are updated row by row and emitted
+once a second.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Tables = Mapping[str, pa.Table]
 
 
 def measure_plans(effort: Effort, join: AggregationJoin, seconds: int = 1) -> dict[str, float]:
-    """CPU seconds per second for every plan; the plans take turns, and the least of each counts."""
+    """Measure CPU seconds per second of every plan; the plans run in turns, and each keeps its best time."""
     names = [f"s{number}" for number in range(1, len(join.inputs) + 1)]
     fill, rest = _generate_arrivals(join, names, seconds)
     plans = {plan_name(early, len(names)): [names[at] for at in sorted(early)] for early in all_plans(len(names))}
@@ -37,9 +38,9 @@ def measure_plans(effort: Effort, join: AggregationJoin, seconds: int = 1) -> di
 
 
 def aggregation_query(join: AggregationJoin, names: list[str]) -> str:
-    """Groups by the grouping attribute of every input that has one, and sums an attribute of the first.
+    """Group by the grouping attribute of every input that has one, and sum an attribute of the first.
 
-    Windows are a microsecond short of the time in which their rows arrive, so that they hold no row more.
+    Windows are one microsecond shorter than the time in which their rows arrive, so that they hold no extra row.
     """
     sources = ", ".join(
         f"{name} [RANGE {_window_us(each.window_rows, each.rows_per_s)} MICROSECONDS]"
@@ -49,9 +50,11 @@ def aggregation_query(join: AggregationJoin, names: list[str]) -> str:
         ", ".join(f"{name}.g" for name, each in zip(names, join.inputs, strict=True) if each.groups > 1)
         or f"{names[0]}.g"
     )
-    shown = ", ".join(f"{key} AS g{at}" for at, key in enumerate(keys.split(", ")))
+    key_columns = ", ".join(f"{key} AS g{at}" for at, key in enumerate(keys.split(", ")))
     equal = " AND ".join(f"{names[0]}.j = {name}.j" for name in names[1:])
-    return f"SELECT {shown}, SUM({names[0]}.v) AS total FROM {sources} WHERE {equal} GROUP BY {keys} EVERY 1 SECOND"
+    return (
+        f"SELECT {key_columns}, SUM({names[0]}.v) AS total FROM {sources} WHERE {equal} GROUP BY {keys} EVERY 1 SECOND"
+    )
 
 
 def _window_us(rows: float, rows_per_s: float) -> int:
@@ -59,7 +62,7 @@ def _window_us(rows: float, rows_per_s: float) -> int:
 
 
 def _generate_arrivals(join: AggregationJoin, names: list[str], seconds: int) -> tuple[Tables, Tables]:
-    """The rows that fill the windows up to a whole second, and those of the seconds after it."""
+    """Return the rows that fill the windows up to a whole second, and those of the seconds after it."""
     rng = np.random.default_rng(0)
     filled_s = 1 + int(max(each.window_rows / each.rows_per_s for each in join.inputs))
     fill, rest = {}, {}
@@ -82,9 +85,7 @@ def _generate_arrivals(join: AggregationJoin, names: list[str], seconds: int) ->
 
 
 def _time_plan(text: str, names: list[str], early: list[str], fill: Tables, rest: Tables) -> float:
-    """Windows are filled with everything aggregated early, which is quick, and then the plan changes to the one that is
-    measured.
-    """
+    """Fill the windows with everything aggregated early, which is fast, then switch to the plan and time it."""
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in fill.items()}
     run = wm.run(text, sources, wm.plan(early=names))
     run.advance(fill)

@@ -1,4 +1,4 @@
-"""Figure 10: each of the four plans of a two-way join is the best somewhere."""
+"""Figure 10: each of the four plans of a two-way join is the best in some setting."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from watersmeet_lab.papers.tran.aggregation_join_runs import measure_plans
 from watersmeet_lab.papers.tran.models import SHOWCASES
 from watersmeet_lab.papers.tran.models import figure_10 as modelled
 
-#: Plans closer than this are taken for equal.
+#: Plans closer than this count as equal.
 _TIE = 0.1
 
 
 def figure_10(effort: Effort) -> Exhibit:
-    effort.report("tran, Figure 10: every plan for real")
+    effort.report("tran, Figure 10: every plan, measured")
     ours = {
         best: measure_plans(effort, AggregationJoin(inputs), _seconds(effort, best))
         for best, inputs in SHOWCASES.items()
@@ -27,7 +27,8 @@ def figure_10(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 10: showcases of different best plans",
-        "From the cost model, nested loops, all weights equal, λ2 = 500. The paper prints the settings of (c) and (d); those of (a) and "
+        "From the cost model, nested loops, all weights equal, λ2 = 500. The paper prints the settings of (c) and "
+        "(d); those of (a) and "
         "(b) follow "
         "its words: both numbers of groups high, and g1 low with g2 high. Measured at λ1 = 500, by hash.",
         (
@@ -46,7 +47,7 @@ def figure_10(effort: Effort) -> Exhibit:
 
 
 def _seconds(effort: Effort, best: str) -> int:
-    """Long enough to tell plans apart: the last setting has many more results per second."""
+    """Return a duration long enough to separate the plans; the last setting has many more results per second."""
     return 1 if effort.quick else 2 if best == "EAP11" else 10
 
 
@@ -62,7 +63,8 @@ def _model_winner_claim(best: str, figure: FigureLines) -> Claim:
         f"tran.figure10.{best.lower()}",
         f"{best} is the best plan at {_settings(best)}",
         f"{best} is best at every λ1 from 100 to 500",
-        f"{', '.join(dict.fromkeys(lowest))} is lowest; the next costs {second / figure.line(best)[-1]:.3f} times as much at λ1 = 500",
+        f"{', '.join(dict.fromkeys(lowest))} is lowest; the next costs {second / figure.line(best)[-1]:.3f} times as "
+        "much at λ1 = 500",
         holds=set(lowest) == {best},
     )
 
@@ -78,8 +80,8 @@ def _measured_winner_claim(best: str, costs: dict[str, float]) -> Claim:
         holds=behind < 1 + _TIE,
         difference=""
         if fastest == best
-        else f"{fastest} is as fast, within {_TIE:.0%}: by hash the plans lie closer together than by nested loops",
-        reason=f"{fastest} is {behind:.2f} times as fast; measured by hash, where the paper has nested loops",
+        else f"{fastest} is as fast, within {_TIE:.0%}: by hash, the plans are closer together than by nested loops",
+        reason=f"{fastest} is {behind:.2f} times as fast; measured by hash, whereas the paper has nested loops",
     )
 
 

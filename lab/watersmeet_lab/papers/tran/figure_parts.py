@@ -1,5 +1,8 @@
-"""Figures 6, 8 and 10 run for real: every plan at some places of each axis, and whether it ranks where the model puts
-it.
+"""The four parts of Figures 6 to 9: the model's panels and tables, and measurements of every plan.
+
+Measurements run at some places of each axis and show whether a plan ranks where the model puts it. The paper's plans
+are also costed by the model of our kernels (`planner.models.early_aggregation`), to tell how much of a difference the
+kernels explain.
 """
 
 from __future__ import annotations
@@ -35,15 +38,17 @@ AXES = {
 }
 _LOG = ("b", "d")
 
-#: A figure's lines out of the cost model, by part.
+#: Lines of a figure from the cost model, by part.
 ModelParts = dict[str, FigureLines]
 
 
 def model_parts(modelled: Callable[[str], FigureLines]) -> ModelParts:
+    """Compute all parts of a figure with the cost model."""
     return {part: modelled(part) for part in PARTS}
 
 
 def plot_model_parts(number: int, title: str, parts: ModelParts) -> Plot:
+    """Plot the model's lines, one panel per part."""
     panels = tuple(
         LinePanel(
             f"({part}) over {AXES[part]}",
@@ -59,6 +64,7 @@ def plot_model_parts(number: int, title: str, parts: ModelParts) -> Plot:
 
 
 def tabulate_model_parts(number: int, parts: ModelParts) -> tuple[Table, ...]:
+    """Return the model's lines as tables, one per part."""
     return tuple(
         lines_table(
             f"figure-{number}{part}", f"Figure {number}{part}: cost per second", model_lines(figure), AXES[part]
@@ -72,7 +78,7 @@ def is_rising(line: tuple[float, ...]) -> bool:
 
 
 def format_ends(name: str, line: tuple[float, ...]) -> str:
-    """The ends of a line.
+    """Format the ends of a line.
 
     >>> format_ends("LAP", (1000.0, 2500.0))
     'LAP 1,000 to 2,500'
@@ -80,9 +86,9 @@ def format_ends(name: str, line: tuple[float, ...]) -> str:
     return f"{name} {line[0]:,.0f} to {line[-1]:,.0f}"
 
 
-#: Plans closer than this are taken for equal: measurements repeat to a few parts in a hundred.
+#: Plans closer than this count as equal: measurements vary by a few per cent.
 _TIE = 0.1
-#: Plans closer than this by the model are the same to it.
+#: Plans closer than this in the model count as equal there.
 _SAME = 0.001
 _LOG_PARTS = ("b", "d")
 
@@ -91,7 +97,7 @@ Inputs = tuple[Input, ...]
 
 @dataclass(frozen=True, slots=True)
 class AxisPoints:
-    """Where on each axis a figure is measured, and the rate of the other streams in part (c)."""
+    """Measured places on each axis, and the rate of the other streams in part (c)."""
 
     windows: tuple[float, ...]
     groups: tuple[float, ...]
@@ -116,8 +122,9 @@ class ModelledMeasurements:
     kernels: FigureLines
 
     def compare_rankings(self, model: FigureLines) -> Iterator[tuple[str, str, bool]]:
-        """All two plans that differ, here and in a model, and whether both rank them alike; the one that is slower here
-        comes first.
+        """Yield all pairs of plans that differ in both the measurement and a model.
+
+        The slower plan comes first; the flag tells whether the model ranks the two alike.
         """
         names = [name for name, _ in self.ours.lines]
         for place in range(len(self.ours.x)):
@@ -127,17 +134,17 @@ class ModelledMeasurements:
                     yield one, other, there > 1
 
     def count_agreements(self, model: FigureLines) -> tuple[int, int]:
-        """How many of those are ranked alike, and how many there are."""
+        """Return how many of those pairs are ranked alike, and how many there are."""
         found = [alike for _, _, alike in self.compare_rankings(model)]
         return sum(found), len(found)
 
 
 def measure_parts(effort: Effort, number: int, inputs: Inputs, points: AxisPoints) -> dict[str, ModelledMeasurements]:
-    """All parts of a figure."""
+    """Measure all parts of a figure."""
     found = {}
     small = tuple(replace(each, window_rows=each.window_rows / 10) for each in inputs) if effort.quick else inputs
     for part in PARTS[:1] if effort.quick else PARTS:
-        effort.report(f"tran, Figure {number}{part}: every plan for real")
+        effort.report(f"tran, Figure {number}{part}: every plan, measured")
         found[part] = measure_and_model(
             effort,
             effort.choose_points(points.values_of(part)),
@@ -149,6 +156,7 @@ def measure_parts(effort: Effort, number: int, inputs: Inputs, points: AxisPoint
 def measure_and_model(
     effort: Effort, values: tuple[float, ...], inputs_at: Callable[[float], Inputs]
 ) -> ModelledMeasurements:
+    """Measure and model one part at the given places."""
     joins = {value: AggregationJoin(inputs_at(value)) for value in values}
     return ModelledMeasurements(
         figure_from_points("value", {value: measure_plans(effort, join) for value, join in joins.items()}),
@@ -158,6 +166,7 @@ def measure_and_model(
 
 
 def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasurements]) -> Claim:
+    """Return the claim that model and measurement rank the plans alike."""
     counts = {part: each.count_agreements(each.model) for part, each in parts.items()}
     alike, asked = _sum_agreements(counts.values())
     by_ours = _sum_agreements(each.count_agreements(each.kernels) for each in parts.values())
@@ -170,8 +179,8 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasuremen
         name,
         statement,
         "the ranking is the same almost all the time",
-        f"{alike} of {asked} pairs of plans that differ by more than {_TIE:.0%} are ranked as the model ranks them ({share:.0%}); by part "
-        + ", ".join(f"({part}) {right} of {of}" for part, (right, of) in counts.items()),
+        f"{alike} of {asked} pairs of plans that differ by more than {_TIE:.0%} are ranked as the model ranks them "
+        f"({share:.0%}); by part " + ", ".join(f"({part}) {right} of {of}" for part, (right, of) in counts.items()),
         holds=share > 0.8,
         difference="" if share > 0.95 else f"against the model, {mostly}; {_explain_by_kernels(by_ours)}",
         reason=f"against the model, {mostly}; {_explain_by_kernels(by_ours)}",
@@ -180,9 +189,10 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasuremen
 
 def _explain_by_kernels(agreement: tuple[int, int]) -> str:
     return (
-        f"the model of our kernels ranks {agreement[0]} of {agreement[1]} alike ({agreement[0] / max(1, agreement[1]):.0%}): in it every "
-        "combination found so far probes on, where the paper's model has each row probe each input once, and what happens to a group "
-        "between two evaluations is one change"
+        f"the model of our kernels ranks {agreement[0]} of {agreement[1]} alike "
+        f"({agreement[0] / max(1, agreement[1]):.0%}): in it, every partial match probes the next input, whereas in "
+        "the paper's model each row probes each input once, and all changes of a group between two evaluations count "
+        "as one"
     )
 
 
@@ -219,7 +229,7 @@ def tabulate_measured_parts(number: int, parts: Mapping[str, ModelledMeasurement
 
 
 def _vary_inputs(part: str, inputs: Inputs, value: float, other_rate: float) -> Inputs:
-    """As in the cost model's figures: parts a to c vary the first input alone, part d all of them."""
+    """Change one parameter as the figures do: parts a to c vary the first input, part d varies all of them."""
     first, *rest = inputs
     if part == "a":
         return replace(first, window_rows=value), *rest
@@ -230,12 +240,12 @@ def _vary_inputs(part: str, inputs: Inputs, value: float, other_rate: float) -> 
     return tuple(replace(each, selectivity=value) for each in inputs)
 
 
-#: Seconds between evaluations, as the runs have them.
+#: Seconds between evaluations in the runs.
 _EVERY_S = 1.0
 
 
 def kernel_plan_costs(join: AggregationJoin) -> dict[str, float]:
-    """Seconds per second of every plan, with the weights that come with the program."""
+    """Estimate CPU seconds per second of every plan with the shipped weights of our kernels."""
     count = len(join.inputs)
     return {plan_name(early, count): _plan_cost(join, early) for early in all_plans(count)}
 
@@ -257,7 +267,7 @@ def _plan_cost(join: AggregationJoin, early: frozenset[int]) -> float:
 
 
 def _probe_order(join: AggregationJoin, origin: int, early: frozenset[int]) -> tuple[int, ...]:
-    """As `operators.meet.config.probing_order` has it where all inputs share one key."""
+    """Return the probe order of `operators.window_join.config` when all inputs share one key."""
     others = [j for j in range(len(join.inputs)) if j != origin]
     return tuple(
         sorted(others, key=lambda j: (j not in early, join.inputs[j].window_rows / join.inputs[j].rows_per_s, j))

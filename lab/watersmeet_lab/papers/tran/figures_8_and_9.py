@@ -1,4 +1,4 @@
-"""Figures 8 and 9: the eight plans of a three-way aggregation join, and what more inputs do."""
+"""Figures 8 and 9: the eight plans of a three-way aggregation join, and the effect of more inputs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def figures_8_and_9(effort: Effort) -> Exhibit:
     gains = {inputs: early_aggregation_gain(inputs) for inputs in (2, 3, 4, 5)}
     return Exhibit(
         "Figures 8 and 9: three-way aggregation joins",
-        "From the cost model, all weights equal. Defaults: λ 200, w 300, g1 20, g2 = g3 = 1, σ 0.1. The paper gives formulas for two "
+        "From the cost model, all weights equal. Defaults: λ 200, w 300, g1 20, g2 = g3 = 1, σ 0.1. The paper gives "
+        "formulas for two "
         "inputs only; "
-        "with more, probes add up and matches multiply, as its algorithm does.",
+        "with more, probes add up and matches multiply, as in its algorithm.",
         (
             *_claims(8, hashed),
             *_claims(9, nested),
@@ -54,9 +55,7 @@ def figures_8_and_9(effort: Effort) -> Exhibit:
 
 
 def early_aggregation_gain(inputs: int) -> float:
-    """How many times the best plan's cost the late aggregation plan costs, by hash, every further input like the
-    second.
-    """
+    """Return the cost of the late plan over the best plan, by hash; every further input is like the second."""
     join = AggregationJoin((THREE_WAY[0], *(THREE_WAY[1],) * (inputs - 1)))
     return plan_cost(join) / plan_cost(join, best_plan(join))
 
@@ -70,13 +69,15 @@ def _claims(number: int, parts: ModelParts) -> list[Claim]:
             f"tran.figure{number}a.best",
             "aggregating every input early is best at the defaults",
             all_early,
-            f"{', '.join(sorted(lowest))} over all w1; LAP {figure.line('LAP')[-1] / figure.line(all_early)[-1]:.0f} times as dear at w1 "
+            f"{', '.join(sorted(lowest))} over all w1; LAP {figure.line('LAP')[-1] / figure.line(all_early)[-1]:.0f} "
+            "times as expensive at w1 "
             "= 300",
             holds=figure.lowest_line(len(figure.x) - 1) == all_early,
         ),
         shape_claim(
             f"tran.figure{number}.trends",
-            "the trends are those of two-way joins: plans without early aggregation of S1 grow with w1, the others stop",
+            "the trends are those of two-way joins: plans without early aggregation of S1 grow with w1, the others "
+            "stop",
             "the same trends",
             "; ".join(format_ends(name, figure.line(name)) for name in ("LAP", "EAP011", "EAP100", all_early)),
             holds=is_rising(figure.line("LAP"))

@@ -1,7 +1,7 @@
-"""The parameter sets of the paper's figures and their lines, out of the cost model.
+"""Parameter sets of the paper's figures, and their lines from the cost model.
 
-The paper tunes its weights per experiment and does not print them: what counts is how the plans rank and where lines
-meet.
+The paper tunes its weights per experiment and does not print them. So only the ranking of the plans and the crossings
+count.
 
 References: Tran, Lee, Figures 6 to 10.
 """
@@ -20,7 +20,7 @@ TWO_WAY = (Input(300, 5000, groups=150, selectivity=0.1), Input(300, 5000, group
 #: Figures 8 and 9: three inputs.
 THREE_WAY = (Input(200, 300, groups=20, selectivity=0.1), *(Input(200, 300, groups=1, selectivity=0.1),) * 2)
 
-#: Figure 10: who is best where. The stored text lacks the captions of (a) and (b); theirs follow the words of section
+#: Figure 10: the best plan by setting. The stored text lacks the captions of (a) and (b); their settings follow section
 #: 7.2.3.
 SHOWCASES = {
     "LAP": (Input(500, 500, groups=1500, selectivity=0.01), Input(500, 500, groups=1500, selectivity=0.01)),
@@ -36,31 +36,32 @@ Inputs = tuple[Input, ...]
 
 
 def figure_6(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
-    """Two-way hash join over (a) w1, (b) g1, (c) λ1 with λ2 = 500, (d) both σ. Of (a), the caption has w2 = 2000, the
-    text 5000.
+    """Compute a two-way hash join over (a) w1, (b) g1, (c) λ1 with λ2 = 500, (d) both σ.
+
+    For (a), the caption has w2 = 2000, the text 5000.
     """
     return _two_way(part, "hash", weights)
 
 
 def figure_7(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
-    """As Figure 6, by nested loops."""
+    """Compute Figure 6 by nested loops."""
     return _two_way(part, "nested loops", weights)
 
 
 def figure_8(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
-    """Three-way hash join over (a) w1, (b) g1, (c) λ1, (d) all σ; eight plans."""
+    """Compute a three-way hash join over (a) w1, (b) g1, (c) λ1, (d) all σ; eight plans."""
     return _three_way(part, "hash", weights)
 
 
 def figure_9(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
-    """As Figure 8, by nested loops."""
+    """Compute Figure 8 by nested loops."""
     return _three_way(part, "nested loops", weights)
 
 
 def figure_10(
     best: str, weights: AggregationWeights = UNIT_WEIGHTS, a_per_s: Sequence[float] = range(100, 501, 50)
 ) -> FigureLines:
-    """Two-way nested loops over λ1, in the setting in which the plan of this name is to be the best."""
+    """Compute two-way nested loops over λ1, in the setting in which the named plan should be the best."""
     if best not in SHOWCASES:
         raise InputError(f'Figure 10 has no part for "{best}"', hint=f"parts: {listing(list(SHOWCASES))}")
     first, *rest = SHOWCASES[best]
@@ -88,7 +89,7 @@ def _part(
     rates: Sequence[float],
     other_rate: float,
 ) -> FigureLines:
-    """Parts a to c vary the first input alone, part d all of them."""
+    """Vary the first input in parts a to c, and all inputs in part d."""
     first, *rest = inputs
     others = tuple(replace(each, rows_per_s=other_rate) for each in rest)
     if part == "a":
