@@ -32,9 +32,7 @@ from watersmeet.sources.directories import InputFile, input_path
 
 #: Number of the manifest in the chain of digests, before batch 0.
 MANIFEST_BATCH = -1
-
 Parsed = TypeVar("Parsed")
-
 _NUMBERED = re.compile(r"(\d{10,})\.(json|run)", re.ASCII)
 
 
@@ -100,6 +98,16 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
+class InputProblem:
+    """Input file that a batch can no longer read as it did before."""
+
+    batch: int
+    path: Path
+    description: str
+    is_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointContents:
     """Intact files of a checkpoint, and the damage of the others.
 
@@ -146,6 +154,19 @@ def read_contents(path: Path, *, all_states: bool = False) -> CheckpointContents
     records = _read_records(path, manifest, damages)
     states = _read_states(path, records, damages, all_states=all_states)
     return CheckpointContents(path, manifest, records, states, tuple(damages))
+
+
+def find_input_problems(
+    streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int
+) -> Iterator[InputProblem]:
+    """Yield the input files of later batches that are missing or have changed."""
+    for batch in sorted(number for number in records if number > after):
+        for stream, files in records[batch].files.items():
+            for file in files:
+                file_path = input_path(streams[stream], file.name)
+                description = _check_input_file(file_path, file)
+                if description is not None:
+                    yield InputProblem(batch, file_path, description, is_missing=not file_path.exists())
 
 
 def encode_manifest(
@@ -307,29 +328,6 @@ def _parse(file_path: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> P
         return parse(frame)
     except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
         raise DamagedFileError(file_path, "is damaged: a part of its header is missing") from error
-
-
-@dataclass(frozen=True, slots=True)
-class InputProblem:
-    """Input file that a batch can no longer read as it did before."""
-
-    batch: int
-    path: Path
-    description: str
-    is_missing: bool
-
-
-def find_input_problems(
-    streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int
-) -> Iterator[InputProblem]:
-    """Yield the input files of later batches that are missing or have changed."""
-    for batch in sorted(number for number in records if number > after):
-        for stream, files in records[batch].files.items():
-            for file in files:
-                file_path = input_path(streams[stream], file.name)
-                description = _check_input_file(file_path, file)
-                if description is not None:
-                    yield InputProblem(batch, file_path, description, is_missing=not file_path.exists())
 
 
 def _check_input_file(file_path: Path, file: InputFile) -> str | None:

@@ -64,35 +64,6 @@ def format_json_line(row: dict[str, Any]) -> str:
     )
 
 
-def _write_lines(table: pa.Table, path: Path) -> None:
-    with path.open("w", encoding="utf-8") as opened:
-        for batch in table.to_batches(max_chunksize=_JSON_BATCH_ROWS):
-            opened.writelines(format_json_line(row) + "\n" for row in batch.to_pylist())
-
-
-def _replace_non_finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _format_json_value(value: Any) -> str:
-    if isinstance(value, dt.datetime | dt.date | dt.time):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".parquet": pq.write_table,
-    ".csv": pacsv.write_csv,
-    ".jsonl": _write_lines,
-}
-
-#: Suffixes of the formats that can be written.
-FORMATS = tuple(_WRITERS)
-
-
-_PART = re.compile(r"part-(\d{10,})\.(?:" + "|".join(each[1:] for each in FORMATS) + ")", re.ASCII)
-
-
 def list_part_files(directory: Path) -> dict[int, list[Path]]:
     """Return the part files of a directory by batch."""
     found: dict[int, list[Path]] = {}
@@ -137,3 +108,29 @@ class PartFileSink:
 
     def _part(self, batch: int, suffix: str) -> Path:
         return self.directory / f"part-{batch:010d}{suffix}"
+
+
+def _write_lines(table: pa.Table, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as opened:
+        for batch in table.to_batches(max_chunksize=_JSON_BATCH_ROWS):
+            opened.writelines(format_json_line(row) + "\n" for row in batch.to_pylist())
+
+
+def _replace_non_finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _format_json_value(value: Any) -> str:
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".parquet": pq.write_table,
+    ".csv": pacsv.write_csv,
+    ".jsonl": _write_lines,
+}
+#: Suffixes of the formats that can be written.
+FORMATS = tuple(_WRITERS)
+_PART = re.compile(r"part-(\d{10,})\.(?:" + "|".join(each[1:] for each in FORMATS) + ")", re.ASCII)

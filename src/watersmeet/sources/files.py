@@ -28,11 +28,16 @@ from watersmeet.sources.times import parse_time_column
 
 #: Reads a file, at least the given columns (None: all).
 Reader = Callable[[Path, list[str] | None], pa.Table]
-
 #: Types are inferred from the first block of a file, so a block is large enough for most files.
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
 #: Rows of one batch of a file that is read in batches.
 BATCH_ROWS = 1 << 18
+MAX_NESTING = 64
+_BLOCK_BYTES = 1 << 24
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+#: `[` and `{` differ in this bit only, and so do `]` and `}`.
+_CASE_BIT = 0x20
+_NEWLINE = ord("\n")
 
 
 def data_files(path: Path) -> list[Path]:
@@ -241,15 +246,6 @@ def _format_error(error: Exception) -> str:
 
 def _format_path(path: Path) -> str:
     return abbreviate(str(path).replace("\0", "\\0"), 200)
-
-
-MAX_NESTING = 64
-
-_BLOCK_BYTES = 1 << 24
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
-#: `[` and `{` differ in this bit only, and so do `]` and `}`.
-_CASE_BIT = 0x20
-_NEWLINE = ord("\n")
 
 
 def refuse_deep_nesting(opened: BinaryIO) -> None:

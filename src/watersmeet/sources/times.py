@@ -57,9 +57,11 @@ def refuse_undeclared_unit(
     `oldest_us` and `newest_us` span the first batch of the stream that has rows. Later batches are not checked: a
     stream that starts at 0 and counts microseconds passes through numbers that would be seconds of this century.
 
-    >>> refuse_undeclared_unit("a", "t", pa.schema({"t": pa.int64()}), None, 631_152_000, 700_000_000)
+    >>> times = pa.schema({"ts": pa.int64()})
+    >>> refuse_undeclared_unit("a", "ts", times, None, 1_700_000_000, 1_700_000_060)  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
-    watersmeet.errors.InputError: time column "t" of stream "a" has integers that look like seconds: 631152000 to 700000000
+    watersmeet.errors.InputError: time column "ts" of stream "a" has integers that look like seconds:
+    1700000000 to 1700000060
     declare the unit: unit="s" for seconds, unit="us" for microseconds
     """
     if unit is not None or not pa.types.is_integer(fields.field(time).type):

@@ -36,6 +36,7 @@ from watersmeet.sources.directories import FileSource
 
 #: Interval between two listings of a directory that has no new files.
 POLL_S = 0.25
+_MAGIC = b"WMR1"
 
 
 class BatchSink(Protocol):
@@ -261,9 +262,6 @@ def _describe_stream(source: Stream | Relation) -> dict[str, Any]:
         "idle_us": source.idle_us,
         **({} if source.unit is None else {"unit": source.unit}),  # absent, as in checkpoints of earlier versions
     }
-
-
-_MAGIC = b"WMR1"
 
 
 def serialize_run(run: EmbeddedRun) -> bytes:
