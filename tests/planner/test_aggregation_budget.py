@@ -1,4 +1,4 @@
-"""Budgets of aggregations: explain, collect and run judge the aggregation itself, and nothing is shed that fits."""
+"""Budgets of aggregations: explain, collect and run cost the aggregation itself, and shed only if it does not fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Streams = dict[str, wm.Stream | wm.Relation]
 
 @pytest.fixture(scope="module")
 def streams() -> Streams:
-    """Two streams of 30 rows per second whose windows match in 4,500 pairs at any time."""
+    """Return two streams of 30 rows/s whose windows match in 4,500 pairs at any time."""
     rng, rows = np.random.default_rng(8), 3_000
     found: Streams = {}
     for name in "ab":
@@ -41,7 +41,7 @@ def streams() -> Streams:
 
 
 def budgets(about: Explanation) -> list[wm.Budget]:
-    """Budgets around the predicted cost, with the cost itself among them."""
+    """Return budgets around the predicted cost, including the cost itself."""
     cost = about.chosen.cost
     cpus = [wm.Budget(processors=cost.cpu_per_s * part) for part in (0.01, 0.5, 0.9, 1.0, 1.1, 100)]
     memories = [wm.Budget(memory_bytes=cost.state_bytes * part) for part in (0.1, 0.9, 1.0, 1.1)]
@@ -127,7 +127,7 @@ def test_each_remedy_alone_makes_an_aggregation_feasible(streams: Streams) -> No
     assert "n_stderr" in wm.collect(query, streams, budget=budget, shed=True).column_names
 
 
-def test_more_processors_are_named_where_cpu_is_short(streams: Streams) -> None:
+def test_the_remedies_name_more_processors_if_cpu_is_short(streams: Streams) -> None:
     query = QUERIES["grouped"]
     budget = wm.Budget(processors=wm.explain(query, streams).chosen.cost.cpu_per_s / 2, headroom=0.2)
     about = wm.explain(query, streams, budget=budget)
@@ -138,7 +138,7 @@ def test_more_processors_are_named_where_cpu_is_short(streams: Streams) -> None:
     ).feasible
 
 
-def test_aggregations_over_rows_windows_say_why_they_do_not_shed(streams: Streams) -> None:
+def test_aggregations_over_rows_windows_explain_why_they_cannot_shed(streams: Streams) -> None:
     query = QUERIES["counted"]
     budget = wm.Budget(processors=wm.explain(query, streams).chosen.cost.cpu_per_s / 2)
     about = wm.explain(query, streams, budget=budget)
@@ -164,7 +164,7 @@ def test_a_shedding_plan_is_costed_by_its_regrouping(streams: Streams) -> None:
     assert much.combinations_per_s / little.combinations_per_s == pytest.approx((0.35 / 0.95) ** 2)
 
 
-def test_rows_are_shed_only_by_rates_whose_estimates_fit_the_budget(streams: Streams) -> None:
+def test_rows_are_shed_only_at_rates_whose_estimates_fit_the_budget(streams: Streams) -> None:
     query = QUERIES["grouped"]
     exact = wm.explain(query, streams).chosen.cost
     for part in (0.3, 0.6, 0.9):

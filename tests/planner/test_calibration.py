@@ -1,6 +1,4 @@
-"""Calibration: weights that are positive, that predict a load they were not fitted to, and that least squares would
-give.
-"""
+"""Calibration: weights are positive, predict a load they were not fitted to, and equal the least squares solution."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile
 
-#: May be too small to be seen beside the noise of a machine that does other things: a list forgets a row in a
-#: nanosecond.
+#: Weights that the noise of a busy machine may hide: a list evicts a row in a nanosecond.
 MAY_BE_ZERO = {
     "list.update_s",
     "match_s",
@@ -36,30 +33,35 @@ MAY_BE_ZERO = {
 
 
 @pytest.fixture(scope="module")
-def measured() -> Profile:
+def measured_profile() -> Profile:
     return measure_profile(quick=True)
 
 
-def test_what_is_measured_is_positive_and_less_than_a_second(measured: Profile) -> None:
+def test_measured_weights_are_positive_and_below_a_second(measured_profile: Profile) -> None:
     weights = {
-        f"{kind}.{name}": value for kind in STRUCTURES for name, value in asdict(measured.structure(kind)).items()
+        f"{kind}.{name}": value
+        for kind in STRUCTURES
+        for name, value in asdict(measured_profile.structure(kind)).items()
     }
-    weights |= {name: getattr(measured, name) for name in SCALARS}
+    weights |= {name: getattr(measured_profile, name) for name in SCALARS}
     assert all(0 <= value < 1 for value in weights.values())
     probes = {
         f"{kind}.{name}" for kind in STRUCTURES for name in ("compare_s", "lookup_s")
-    }  # a fit may give all to one of the two
+    }  # a fit may attribute everything to one of the two
     assert {name for name, value in weights.items() if not value} <= MAY_BE_ZERO | probes
-    assert all(measured.structure(kind).compare_s + measured.structure(kind).lookup_s > 0 for kind in STRUCTURES)
-    assert measured.list.compare_s > 0
+    assert all(
+        measured_profile.structure(kind).compare_s + measured_profile.structure(kind).lookup_s > 0
+        for kind in STRUCTURES
+    )
+    assert measured_profile.list.compare_s > 0
 
 
-def test_aggregations_cost_what_was_measured_and_not_what_is_assumed(measured: Profile) -> None:
-    weights = asdict(measured.early)
+def test_aggregation_weights_are_measured_not_assumed(measured_profile: Profile) -> None:
+    weights = asdict(measured_profile.early)
     assert all(0 <= value < 1e-3 for value in weights.values())
     assert sum(value > 0 for value in weights.values()) >= 2
-    assert measured.early != EarlyWeights()
-    assert Profile.from_json(measured.to_json()) == measured
+    assert measured_profile.early != EarlyWeights()
+    assert Profile.from_json(measured_profile.to_json()) == measured_profile
 
 
 def test_more_matches_cost_a_late_plan_more_and_an_early_one_nothing() -> None:
@@ -72,13 +74,13 @@ def test_more_matches_cost_a_late_plan_more_and_an_early_one_nothing() -> None:
     assert aggregation.model_quantities(earlier)[-1] < aggregation.model_quantities(early)[-1]
 
 
-def test_a_profile_says_where_it_is_from(measured: Profile) -> None:
-    assert (measured.name, measured.unit) == ("calibrated", "s")
-    assert measured.source.startswith("quickly measured on ")
+def test_a_profile_names_its_machine(measured_profile: Profile) -> None:
+    assert (measured_profile.name, measured_profile.unit) == ("calibrated", "s")
+    assert measured_profile.source.startswith("quickly measured on ")
 
 
-def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is counted, not timed, so that the prediction is exact and no other process can spoil it."""
+def test_the_weights_predict_a_larger_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count work instead of timing it, so that the prediction is exact and no other process disturbs it."""
     compare_s, lookup_s, update_s = 2e-9, 3e-8, 5e-8
 
     def count_seconds(call: Callable[[], WorkCounters], repeats: int) -> TimedResult[WorkCounters]:
@@ -100,15 +102,15 @@ def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.Monk
     assert predicted_s == pytest.approx(larger.seconds, rel=0.01)
 
 
-def test_loads_count_what_the_model_counts() -> None:
+def test_loads_count_the_quantities_of_the_model() -> None:
     tree = structures.measure_probes("btree", structures.IndexLoad(window_rows=5000, arrivals=10), repeats=1)
     assert (tree.compared, tree.lookups) == (10 * 14, 10)
     steady = structures.measure_updates("list", structures.IndexLoad(window_rows=50, arrivals=100), repeats=1)
-    assert steady.touched == 100 + 99  # the first row to arrive finds the oldest still valid
+    assert steady.touched == 100 + 99  # the oldest row is still valid when the first one arrives
     assert structures.measure_run_point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
 
 
-def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
+def test_a_run_counts_matches_with_and_without_output() -> None:
     silent, loud = (
         batch_overhead.measure_batch_point(500, 3, repeats=1, selects=True, emits=emits) for emits in (False, True)
     )
@@ -119,27 +121,29 @@ def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
     assert loud.lookups >= batches * 500
 
 
-def test_no_weight_is_below_zero_and_what_is_known_is_taken_off() -> None:
+def test_no_weight_is_negative_and_known_seconds_are_subtracted() -> None:
     # 2 s per unit of the first quantity; the second would have to be negative
     assert fit_weights([[1, 0], [2, 1], [4, 3]], [2.0, 3.9, 7.7])[1] == 0.0
     assert fit_weights([[1], [2]], [3.0, 5.0], known_s=[1.0, 1.0]) == (2.0,)
-    assert fit_weights([[1], [1]], [0.0, 2.0]) == (2.0,)  # no time at all says nothing
+    assert fit_weights([[1], [1]], [0.0, 2.0]) == (2.0,)  # zero seconds carry no information
     assert fit_weights([[1, 1]], [0.0]) == (0.0, 0.0)
     with pytest.raises(InternalError, match="do not belong"):
         fit_weights([[1]], [1.0, 2.0])
 
 
-def test_the_command_keeps_what_it_measured(
-    measured: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_saves_the_measured_profile(
+    measured_profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setattr("watersmeet.cli.calibrate.measure_profile", lambda progress, quick: measured)
+    monkeypatch.setattr("watersmeet.cli.calibrate.measure_profile", lambda progress, quick: measured_profile)
     run_calibration(quick=True, as_json=True)
     said = json.loads(capsys.readouterr().out)
-    assert Profile.from_json(json.dumps(said["profile"])) == measured == load_profile()
+    assert Profile.from_json(json.dumps(said["profile"])) == measured_profile == load_profile()
     assert said["saved"] == str(tmp_path / "watersmeet" / "profile.json")
     run_calibration(quick=True)
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown
-    assert render_weights(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5  # of aggregations, of Spark
+    assert (
+        render_weights(measured_profile).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5
+    )  # of aggregations, of Spark

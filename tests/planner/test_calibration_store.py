@@ -1,4 +1,4 @@
-"""The profile in use: saved whole, found again, refused when damaged, and the shipped one where none was saved."""
+"""The profile in use: saved atomically, found again, refused if damaged; the shipped one if none was saved."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_damaged_file_is_refused_with_its_path_and_what_to_do(content: bytes, 
     assert "watersmeet calibrate" in str(refused.value)
 
 
-def test_what_cannot_be_read_or_written_is_said(configuration: Path) -> None:
+def test_unreadable_and_unwritable_profiles_are_reported(configuration: Path) -> None:
     profile_path().mkdir(parents=True)
     with pytest.raises(InputError, match="is a directory"):
         load_profile()
@@ -68,7 +68,7 @@ def test_without_a_configuration_directory_the_home_directory_is_used(
         assert profile_path() == tmp_path / ".config" / "watersmeet" / "profile.json"
 
 
-def test_the_shipped_profile_has_every_structure_and_says_where_it_was_measured() -> None:
+def test_the_shipped_profile_has_every_structure_and_names_its_machine() -> None:
     shipped = default_profile()
     assert (shipped.name, shipped.unit) == ("default", "s")
     assert "measured on" in shipped.source

@@ -1,6 +1,4 @@
-"""The controller on a simulated plant: a flooded machine, slower than the model thinks, is back under its trigger
-interval in time.
-"""
+"""The controller on a simulated machine: flooded and slower than the model, it is soon back within its trigger."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ TEXT = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b
 PROFILE = Profile("round", runs=Structure(2e-8, 1e-7, 2e-7), row_in_s=1e-6, row_out_s=1e-7, match_s=5e-8, select_s=1e-7)
 
 
-def model_of(rate: float) -> PlanBatchModel:
-    """Two streams of this many rows per second, as the optimizer estimates them."""
+def build_model(rate: float) -> PlanBatchModel:
+    """Return the planner's model of two streams at this rate."""
     parsed = parse(TEXT)
     known = {"a": wm.stats(rate=rate, distinct={"k": 20_000}), "b": wm.stats(rate=rate / 4, distinct={"k": 20_000})}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, each) for name, each in known.items()})
@@ -37,9 +35,7 @@ def model_of(rate: float) -> PlanBatchModel:
 
 @dataclass
 class Plant:
-    """A machine that takes an overhead and a multiple of the model's seconds, give or take; windows hold what was kept
-    of ten seconds.
-    """
+    """A machine that needs an overhead and a noisy multiple of the model's seconds, with windows of ten seconds."""
 
     model: PlanBatchModel
     overhead_s: float
@@ -47,7 +43,7 @@ class Plant:
     noise: float
     rng: Random = field(default_factory=lambda: Random(1))
 
-    def took(self, rates: dict[str, float], keep: dict[str, float], interval_s: float) -> float:
+    def run_batch_s(self, rates: dict[str, float], keep: dict[str, float], interval_s: float) -> float:
         exact = self.overhead_s + self.slowness * self.model.predict_seconds(rates, keep, interval_s)
         return exact * self.rng.uniform(1 - self.noise, 1 + self.noise)
 
@@ -59,7 +55,7 @@ class Plant:
 
 
 def sustainable(plant: Plant, rates: dict[str, float]) -> float:
-    """How many times these rates the plant just keeps up with."""
+    """Return the multiple of these rates that the plant just keeps up with."""
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
@@ -70,12 +66,12 @@ def sustainable(plant: Plant, rates: dict[str, float]) -> float:
     return low
 
 
-def simulated(plant: Plant, rates: dict[str, float], batches: int) -> list[tuple[float, dict[str, float]]]:
-    """Seconds of every batch and what it kept; a batch that runs late makes the next one larger."""
+def simulate_batches(plant: Plant, rates: dict[str, float], batches: int) -> list[tuple[float, dict[str, float]]]:
+    """Return the seconds and kept shares of every batch; a late batch makes the next one larger."""
     controller, interval_s, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, []
     for batch_id in range(batches):
         keep = dict(controller.controls.keep)
-        seconds = plant.took(rates, keep, interval_s)
+        seconds = plant.run_batch_s(rates, keep, interval_s)
         past.append((seconds, keep))
         controller = controller.after(
             BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
@@ -87,11 +83,11 @@ def simulated(plant: Plant, rates: dict[str, float], batches: int) -> list[tuple
 
 @pytest.mark.parametrize("slowness", [0.5, 1.0, 2.5, 6.0])
 @pytest.mark.parametrize("overhead_s", [0.2, 0.5, 0.9])
-def test_at_twice_the_sustainable_rate_batches_are_in_time_after_five(slowness: float, overhead_s: float) -> None:
-    plant = Plant(model_of(40_000), overhead_s, slowness, noise=0.03)
+def test_at_twice_the_sustainable_rate_batches_are_on_time_after_five(slowness: float, overhead_s: float) -> None:
+    plant = Plant(build_model(40_000), overhead_s, slowness, noise=0.03)
     top = {"a": 800_000.0, "b": 200_000.0}
     rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
-    past = simulated(plant, rates, 40)
+    past = simulate_batches(plant, rates, 40)
     assert past[0][0] > TRIGGER_S
     assert all(seconds <= TRIGGER_S for seconds, _ in past[5:])
     allowed_s = TRIGGER_S * 0.9 - plant.overhead_s
@@ -104,14 +100,14 @@ def test_at_twice_the_sustainable_rate_batches_are_in_time_after_five(slowness: 
 
 @pytest.mark.parametrize("slowness", [1.0, 2.5])
 def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> None:
-    plant = Plant(model_of(40_000), 0.5, slowness, noise=0.03)
+    plant = Plant(build_model(40_000), 0.5, slowness, noise=0.03)
     top = {"a": 800_000.0, "b": 200_000.0}
     rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
     controller, interval_s, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, []
-    in_force: list[dict[str, float]] = [{}, {}]  # of the batch that runs, and of the one after it
+    in_force: list[dict[str, float]] = [{}, {}]  # for the running batch and the next one
     for batch_id in range(20):
         keep, following = in_force
-        seconds = plant.took(rates, keep, interval_s)
+        seconds = plant.run_batch_s(rates, keep, interval_s)
         past.append(seconds)
         report = BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
         controller = replace(controller, controls=replace(controller.controls, keep=tuple(keep.items()))).after(
@@ -124,11 +120,9 @@ def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> Non
 
 
 @pytest.mark.parametrize("slowness", [1.0, 2.5])
-def test_windows_that_hold_what_came_by_other_shares_do_not_mislead(slowness: float) -> None:
-    """A batch meets what the one before it kept, so after a change it has more results than the model expects, or
-    fewer.
-    """
-    plant = Plant(model_of(40_000), 0.5, slowness, noise=0.01)
+def test_windows_filled_at_other_shares_do_not_mislead_the_controller(slowness: float) -> None:
+    """Right after a change the windows hold rows kept at other shares, so results differ from the prediction."""
+    plant = Plant(build_model(40_000), 0.5, slowness, noise=0.01)
     top = {"a": 800_000.0, "b": 200_000.0}
     rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
     controller, interval_s, before, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, {"a": 1.0, "b": 1.0}, []
@@ -147,17 +141,17 @@ def test_windows_that_hold_what_came_by_other_shares_do_not_mislead(slowness: fl
     assert all(seconds <= TRIGGER_S for seconds in past[5:])
 
 
-def test_with_room_everything_is_kept_and_a_load_that_falls_gets_its_rows_back() -> None:
-    plant = Plant(model_of(40_000), 0.3, 1.5, noise=0.0)
+def test_nothing_is_shed_with_headroom_and_shedding_ends_when_the_load_falls() -> None:
+    plant = Plant(build_model(40_000), 0.3, 1.5, noise=0.0)
     calm = {"a": 4_000.0, "b": 1_000.0}
-    assert all(not keep for _, keep in simulated(plant, calm, 10))
+    assert all(not keep for _, keep in simulate_batches(plant, calm, 10))
     top = {"a": 800_000.0, "b": 200_000.0}
     flood = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
     controller = Controller(plant.model, TRIGGER_S)
     for batch_id in range(20):
         rates = flood if batch_id < 10 else calm
         arrived = {name: rate * TRIGGER_S for name, rate in rates.items()}
-        seconds = plant.took(rates, dict(controller.controls.keep), TRIGGER_S)
+        seconds = plant.run_batch_s(rates, dict(controller.controls.keep), TRIGGER_S)
         controller = controller.after(BatchReport(batch_id, seconds, TRIGGER_S, arrived))
         if batch_id == 9:
             assert controller.controls.keep
@@ -165,9 +159,11 @@ def test_with_room_everything_is_kept_and_a_load_that_falls_gets_its_rows_back()
 
 
 def test_the_same_reports_give_the_same_decisions_and_a_decision_can_be_saved() -> None:
-    plant = Plant(model_of(40_000), 0.4, 2.0, noise=0.02)
+    plant = Plant(build_model(40_000), 0.4, 2.0, noise=0.02)
     rates = {"a": 400_000.0, "b": 100_000.0}
-    assert simulated(plant, rates, 8) == simulated(Plant(model_of(40_000), 0.4, 2.0, noise=0.02), rates, 8)
+    assert simulate_batches(plant, rates, 8) == simulate_batches(
+        Plant(build_model(40_000), 0.4, 2.0, noise=0.02), rates, 8
+    )
     controller = Controller(plant.model, TRIGGER_S).after(
         BatchReport(3, 9.0, TRIGGER_S, {"a": 800_000.0, "b": 200_000.0})
     )
@@ -188,8 +184,8 @@ def test_the_fit_finds_overhead_and_factor_and_never_goes_below_zero() -> None:
     assert down.line()[1] > 0
 
 
-def test_the_fit_is_right_about_batches_like_the_last_ones_whatever_came_before() -> None:
-    """Slow first batches, an overhead far above the expected one, and rows that came in ever smaller numbers."""
+def test_the_fit_is_right_for_batches_like_the_last_ones() -> None:
+    """Cover slow first batches, an unexpectedly large overhead, and a falling number of rows."""
     fit = MachineFit()
     for predicted, measured in [(3.0, 12.0), (3.0, 9.0), *((x, 2.5 + 1.8 * x) for x in (2.0, 1.5, 1.2, 1.0, 1.0, 1.0))]:
         fit = fit.with_point(predicted, measured)
@@ -198,7 +194,7 @@ def test_the_fit_is_right_about_batches_like_the_last_ones_whatever_came_before(
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.15])
-def test_more_is_left_free_where_batches_scatter_more(noise: float) -> None:
+def test_headroom_grows_with_the_scatter_of_batches(noise: float) -> None:
     rng, fit = Random(5), MachineFit()
     for _ in range(8):
         fit = fit.with_point(1.0, 3.0 * rng.uniform(1 - noise, 1 + noise))
@@ -207,8 +203,8 @@ def test_more_is_left_free_where_batches_scatter_more(noise: float) -> None:
     assert (fit.headroom_share() > 1.2 * steadier.headroom_share()) == (noise > 0.1)
 
 
-def test_reports_and_triggers_that_cannot_be_are_refused() -> None:
+def test_invalid_reports_and_triggers_are_refused() -> None:
     with pytest.raises(PlanError):
         BatchReport(0, -1.0, 1.0, {})
     with pytest.raises(PlanError):
-        Controller(model_of(1_000), 0.0)
+        Controller(build_model(1_000), 0.0)

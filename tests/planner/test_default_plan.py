@@ -1,6 +1,4 @@
-"""What runs when no plan is pinned: the plan that `explain` shows, chosen on the rows at hand, chosen again as rows
-flow.
-"""
+"""The plan without a pin: the one that `explain` shows, chosen on sampled rows, and replanned as rows arrive."""
 
 from __future__ import annotations
 
@@ -25,28 +23,28 @@ def streams(rows: int) -> dict[str, Stream]:
     return {name: wm.stream(table(rows, seed), time="ts") for seed, name in enumerate("ab")}
 
 
-def test_what_explain_shows_is_what_runs() -> None:
+def test_the_explained_plan_is_the_plan_that_runs() -> None:
     for query in (EQUI, THETA):
         for rows in (10, MIN_PLANNING_ROWS // 2, MIN_PLANNING_ROWS, 5000):
             declared = streams(rows)
             assert wm.explain(query, declared).plan == wm.run(query, declared).config.plan
 
 
-def test_comparisons_of_whole_windows_are_left_to_a_kernel_and_equalities_to_runs() -> None:
+def test_theta_joins_use_nested_loops_and_equalities_use_runs() -> None:
     assert wm.run(EQUI, streams(5000)).config.plan.algorithm == "runs"
     assert wm.run(THETA, streams(5000)).config.plan.algorithm in ("eager-nlj", "window-join")
 
 
-def test_few_rows_are_joined_by_the_default_plan_and_explain_says_so() -> None:
+def test_few_rows_use_the_default_plan_and_explain_gives_the_reason() -> None:
     about = wm.explain(THETA, streams(20))
     assert about.plan.algorithm == "runs"
     assert f"fewer than {MIN_PLANNING_ROWS} rows available" in str(about)
     assert f"fewer than {MIN_PLANNING_ROWS} rows available" in " ".join(about.to_dict()["trace"])
 
 
-def test_a_run_is_planned_again_when_its_rows_have_grown() -> None:
+def test_a_run_is_replanned_when_its_rows_have_grown() -> None:
     batches = {name: [table(5000, seed).slice(at, 500) for at in range(0, 5000, 500)] for seed, name in enumerate("ab")}
-    first = {name: [parts[0].slice(0, 5), *parts] for name, parts in batches.items()}  # hardly a row to begin with
+    first = {name: [parts[0].slice(0, 5), *parts] for name, parts in batches.items()}  # hardly any rows at first
     run = wm.run(THETA, {name: wm.stream(parts, time="ts", lateness="1 hour") for name, parts in first.items()})
     assert run.config.plan.algorithm == "runs"
     found = run.collect()
@@ -57,7 +55,7 @@ def test_a_run_is_planned_again_when_its_rows_have_grown() -> None:
     )
 
 
-def test_a_pinned_plan_stays_and_so_does_one_that_was_changed_by_hand() -> None:
+def test_a_pinned_plan_and_a_manually_changed_plan_stay() -> None:
     run = wm.run(THETA, streams(5000))
     run.replan(wm.plan("runs"))
     run.collect()
@@ -66,7 +64,7 @@ def test_a_pinned_plan_stays_and_so_does_one_that_was_changed_by_hand() -> None:
     assert wm.run(THETA, streams(5000), plan=wm.plan("eager-nlj")).config.plan == wm.plan("eager-nlj", order=orders)
 
 
-def test_matches_are_predicted_as_samples_show_them_skew_included() -> None:
+def test_samples_predict_matches_including_skew() -> None:
     rng = np.random.default_rng(0)
     weights = 1 / np.arange(1, 1001) ** 1.1
     rows = {name: table(20_000, seed) for seed, name in enumerate("ab")}
@@ -80,7 +78,7 @@ def test_matches_are_predicted_as_samples_show_them_skew_included() -> None:
     assert 0.8 < predicted / actual < 1.25
 
 
-def test_keys_that_never_meet_are_seen_not_to() -> None:
+def test_samples_show_that_disjoint_keys_never_match() -> None:
     left, right = table(20_000, 0), table(20_000, 1)
     apart = right.set_column(1, "k", pa.array(right["k"].to_numpy() + 1000))
     declared = {"a": wm.stream(left, time="ts"), "b": wm.stream(apart, time="ts")}

@@ -1,4 +1,4 @@
-"""Which placement of early aggregation the optimizer picks, and what explain says of it."""
+"""The placement of early aggregation that the planner chooses, and its explanation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIGURE_10 = tuple(AggregationSetting(best, inputs, rows=0) for best, inputs in S
 
 
 @pytest.mark.parametrize("setting", [*FIGURE_10, *CLEAR_SETTINGS], ids=lambda setting: setting.name)
-def test_each_plan_is_picked_where_the_paper_shows_it_and_where_it_is_measured_best(
+def test_each_plan_is_chosen_where_the_paper_shows_it_and_where_it_measures_best(
     setting: AggregationSetting,
 ) -> None:
     found = about(setting)
@@ -41,7 +41,7 @@ def test_the_default_setting_is_aggregated_early_and_predicted_to_gain_five_time
     assert late.cost.cpu_per_s > 5 * found.chosen.cost.cpu_per_s
 
 
-def test_explain_says_why_an_input_cannot_be_aggregated_early() -> None:
+def test_explain_gives_the_reason_why_an_input_cannot_be_aggregated_early() -> None:
     streams = {name: wm.stats(rate=100, distinct={"k": 10}) for name in ("a", "b", "c")}
     found = wm.explain(
         """SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE], c [RANGE 1 MINUTE]

@@ -1,4 +1,4 @@
-"""Predicted costs: figures that follow from round statistics, where each comes from, and the plan that is chosen."""
+"""Predicted costs: figures that follow from round statistics, their provenance, and the chosen plan."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_rows_out_and_state_follow_from_rates_windows_and_distinct_values() -> N
     assert about.chosen.cost.rows_out_per_s == pytest.approx(1000 * 2_000 / 500 + 100 * 10_000 / 500)
 
 
-def test_every_number_says_where_it_comes_from() -> None:
+def test_every_number_has_a_provenance() -> None:
     inputs = wm.explain(TWO_WAY, {"a": STATS["a"], "b": wm.stats(rate=100)}).to_dict()["inputs"]
     assert inputs[0]["rows_per_s"]["provenance"] == "declared"
     assert inputs[0]["held_rows"]["provenance"] == "derived"
     assert inputs[1]["distinct"]["k"]["provenance"] == "assumed"
 
 
-def test_data_at_hand_is_measured_and_declared_statistics_override_it() -> None:
+def test_data_is_measured_and_declared_statistics_override_it() -> None:
     table = pa.table(
         {"ts": pa.array(range(0, 1_000_000, 1000), pa.int64()), "k": pa.array(list(range(100)) * 10, pa.int64())}
     )
@@ -43,7 +43,7 @@ def test_data_at_hand_is_measured_and_declared_statistics_override_it() -> None:
     assert wm.explain(query, streams, stats={"a": wm.stats(rate=7)}).to_dict()["inputs"][0]["rows_per_s"]["value"] == 7
 
 
-def test_a_look_at_a_one_shot_iterator_does_not_use_it_up() -> None:
+def test_explaining_a_one_shot_iterator_does_not_consume_it() -> None:
     batches = iter([pa.record_batch({"ts": pa.array([1], pa.int64()), "k": pa.array([1], pa.int64())})])
     streams = {"a": wm.stream(batches, time="ts")}
     assert (
@@ -53,7 +53,7 @@ def test_a_look_at_a_one_shot_iterator_does_not_use_it_up() -> None:
     assert wm.collect("SELECT a.k FROM a WHERE a.k = 1", streams).num_rows == 1
 
 
-def test_a_budget_that_is_too_small_is_said_with_the_numbers() -> None:
+def test_a_budget_that_is_too_small_is_reported_with_the_numbers() -> None:
     about = wm.explain(TWO_WAY, STATS, budget=wm.Budget(memory_bytes=1000))
     assert not about.feasible
     assert "1 kB is available" in str(about)
@@ -83,7 +83,7 @@ def test_a_plan_can_be_taken_from_an_explanation_saved_and_pinned() -> None:
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf"), "fast"])
-def test_statistics_that_make_no_sense_are_refused(rate: object) -> None:
+def test_invalid_statistics_are_refused(rate: object) -> None:
     with pytest.raises(InputError):
         wm.stats(rate=rate)  # type: ignore[arg-type]
 
@@ -100,4 +100,4 @@ def test_streams_that_are_alike_in_everything_are_planned() -> None:
         "SELECT a.item FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS], c [ROWS 1000]"
         " WHERE a.item = b.item AND b.item = c.item"
     )
-    assert wm.explain(query, alike).feasible  # trees of equal cost have to be chosen between
+    assert wm.explain(query, alike).feasible  # must choose between trees of equal cost

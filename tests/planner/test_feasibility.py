@@ -1,4 +1,4 @@
-"""Whether a machine keeps up, what would help if not, and the drop rates that leave most of the answer."""
+"""Feasibility on a budget, remedies, and the drop rates that preserve the most output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PROFILE = Profile(
 )
 
 
-def situation(text: str, budget: wm.Budget) -> tuple[CostingContext, list[Plan]]:
+def build_context(text: str, budget: wm.Budget) -> tuple[CostingContext, list[Plan]]:
     parsed = parse(text)
     stats = {source.name: STATS[source.name] for source in parsed.sources}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, known) for name, known in stats.items()})
@@ -59,11 +59,11 @@ def situation(text: str, budget: wm.Budget) -> tuple[CostingContext, list[Plan]]
 
 
 def scarce(text: str, part: float, memory_part: float | None = None) -> tuple[CostingContext, list[Plan]]:
-    """A budget of a part of what the cheapest plan needs."""
-    rich, plans = situation(text, wm.Budget())
+    """Return a context whose budget is a part of the cheapest plan's cost."""
+    rich, plans = build_context(text, wm.Budget())
     cost = min((rich.cost(plan, {}).cost for plan in plans), key=lambda cost: cost.cpu_per_s)
     memory = None if memory_part is None else cost.state_bytes * memory_part
-    return situation(text, wm.Budget(processors=cost.cpu_per_s * part, memory_bytes=memory))
+    return build_context(text, wm.Budget(processors=cost.cpu_per_s * part, memory_bytes=memory))
 
 
 @pytest.mark.parametrize("text", [TIMED, COUNTED, MIXED])
@@ -82,7 +82,7 @@ def test_ten_thousand_random_drop_rates_never_beat_the_shares_found(text: str, p
             assert cost.rows_out_per_s <= output * (1 + 1e-3), "shares are rounded to the fourth place"
 
 
-def test_where_memory_is_short_time_windows_are_thinned_to_fit() -> None:
+def test_time_windows_are_shed_to_fit_the_memory() -> None:
     now, plans = scarce(TIMED, 100, memory_part=0.05)
     found = find_approximation(now, plans)
     assert now.budget.memory_bytes is not None
@@ -97,13 +97,13 @@ def test_where_memory_is_short_time_windows_are_thinned_to_fit() -> None:
     )
 
 
-def test_full_rows_windows_do_not_get_smaller_by_dropping() -> None:
+def test_dropping_does_not_shrink_full_rows_windows() -> None:
     now, plans = scarce(COUNTED, 1, memory_part=0.5)
     with pytest.raises(PlanError, match="ROWS windows stay full"):
         find_approximation(now, plans)
 
 
-def test_the_search_with_few_plans_finds_what_trying_all_finds() -> None:
+def test_the_search_over_few_plans_matches_trying_all_plans() -> None:
     for text, part in ((TIMED, 0.6), (TIMED, 0.1), (COUNTED, 0.6), (COUNTED, 0.1)):
         now, plans = scarce(text, part)
         least = minimum_shares(now, wm.Wishes())
@@ -164,7 +164,7 @@ def _streams() -> dict[str, wm.Stream | wm.Relation]:
     return {name: wm.stream(table, time="ts") for name, table in tables.items()}
 
 
-def test_a_run_over_its_budget_is_refused_with_the_numbers_or_sheds_what_it_says() -> None:
+def test_a_run_over_its_budget_is_refused_with_the_numbers_or_sheds_as_announced() -> None:
     streams, tight = _streams(), wm.Budget(processors=0.004)
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Displays in a notebook: what matters is there, and names are text."""
+"""Notebook output: it shows the important facts and escapes names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NASTY = '<script>alert("1")</script>'
 QUOTED = '"' + NASTY.replace('"', '""') + '"'
 
 
-def _shown(value: object) -> str:
+def _render_html(value: object) -> str:
     html: str = value._repr_html_()  # type: ignore[attr-defined]
     ElementTree.fromstring(f"<all>{html}</all>")  # well formed
     assert "<script" not in html
@@ -22,7 +22,7 @@ def test_an_explanation_shows_verdict_costs_streams_and_the_plans_that_lost() ->
     about = wm.explain(
         "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k", {"a": stats, "b": stats}
     )
-    html = _shown(about)
+    html = _render_html(about)
     for words in ("it keeps up", "ingest a", "100 (declared)", "plans that lost", "RANGE 1 SECOND"):
         assert words in html
 
@@ -33,4 +33,4 @@ def test_names_are_text_in_every_display() -> None:
     )
     about = wm.explain(query, {NASTY: wm.stats(rate=1), "b": wm.stats(rate=1)})
     for value in (query, about, about.plan, wm.plan("eager-hash", indexes={NASTY: "hash(5)"})):
-        assert "&lt;script&gt;" in _shown(value)
+        assert "&lt;script&gt;" in _render_html(value)

@@ -1,4 +1,4 @@
-"""The best order by subsets is the best of all orders."""
+"""The best order over subsets is the best of all orders."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_the_order_found_over_subsets_costs_as_little_as_the_best_of_all() -> No
 
         found = best_order(0, count, loop_cost, growth)
         best = min(_cost(order, loop_cost, growth) for order in itertools.permutations(range(1, count)))
-        # What reaches a set depends on the way to it here, so the subsets' answer may not be the best; its cost must be
-        # its own.
+        # Here the combinations of a set depend on the order, so the result may not be the best. Its reported cost
+        # must still be its own.
         assert found.cost == _cost(found.order, loop_cost, growth)
         assert found.cost >= best
         assert sorted(found.order) == list(range(1, count))
 
 
-def test_growth_that_depends_on_the_set_alone_makes_the_subsets_exact() -> None:
+def test_the_subset_search_is_exact_if_fanout_depends_on_the_set_alone() -> None:
     for seed in range(200):
         rng = Random(seed)
         count = rng.randint(2, 6)
@@ -60,15 +60,15 @@ def test_orders_of_equal_cost_follow_the_preferred_one() -> None:
 
 
 def test_only_allowed_orders_are_considered() -> None:
-    def chained(known: frozenset[int], target: int) -> bool:
+    def is_next_in_chain(known: frozenset[int], target: int) -> bool:
         return target - 1 in known
 
     assert best_order(
-        0, 4, lambda known, rows, target: rows / (1 + target), lambda known, target: 1.0, chained
+        0, 4, lambda known, rows, target: rows / (1 + target), lambda known, target: 1.0, is_next_in_chain
     ).order == (1, 2, 3)
 
 
-def test_many_inputs_are_ordered_greedily_and_said_to_be() -> None:
+def test_many_inputs_are_ordered_greedily_and_marked_as_inexact() -> None:
     count = costing.MOST_EXACT + 1
     found = best_order(0, count, lambda known, rows, target: rows, lambda known, target: float(target))
     assert not found.exact

@@ -1,4 +1,4 @@
-"""The rules of the search: a trace of what each did, a culprit with a name, buckets and trees where they belong."""
+"""Rules of the search: a trace line for each, a named culprit, and sensible buckets and trees."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
         (lambda found: replace(found, trace=()), "changed the query or its workload"),
     ],
 )
-def test_a_rule_that_breaks_something_is_named(about: Explanation, breaks: Rule, what: str) -> None:
+def test_a_rule_that_breaks_an_invariant_is_named(about: Explanation, breaks: Rule, what: str) -> None:
     def careless_rule(found: PlanSearch) -> PlanSearch:
         return breaks(found)
 
@@ -53,7 +53,7 @@ def test_a_rule_that_breaks_something_is_named(about: Explanation, breaks: Rule,
         search_plans(about.bound, about.config, about.workload, about.profile, rules=(*RULES, careless_rule))
 
 
-def test_the_best_tree_joins_the_slow_stream_first_and_counts_what_it_keeps(about: Explanation) -> None:
+def test_the_best_tree_joins_the_slow_stream_first_and_counts_its_state(about: Explanation) -> None:
     (tree,) = (each for each in about.others if each.plan.algorithm == "tree")
     assert tree.plan.tree is not None
     assert sorted(tree_leaves(tree.plan.tree)) == ["a", "b", "c"]
@@ -72,12 +72,12 @@ def test_all_subsets_and_splits_find_a_tree_as_cheap_as_any(about: Explanation) 
     assert sum(part.cpu_per_s for part in model.operator_costs(model.best_tree())) <= min(costs.values()) * (1 + 1e-9)
 
 
-def test_lazy_joins_are_among_the_plans_with_intervals_that_go_with_the_windows(about: Explanation) -> None:
+def test_lazy_joins_are_proposed_with_intervals_that_suit_the_windows(about: Explanation) -> None:
     lazy = [each.plan for each in about.others if each.plan.algorithm == "lazy-nlj"]
     assert [(plan.evaluate_us, plan.expire_us) for plan in lazy] == [(900_000, 900_000)]
 
 
-def test_scarce_memory_is_shared_out_so_that_windows_probed_often_get_more_buckets() -> None:
+def test_with_little_memory_frequently_probed_windows_get_more_buckets() -> None:
     query = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
     stats = {
         "a": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8),
@@ -98,7 +98,7 @@ def test_the_objective_is_cpu_or_memory() -> None:
         wm.Budget(objective="beauty")
 
 
-def test_spark_s_own_cost_shows_only_where_spark_is_asked_for() -> None:
+def test_spark_costs_appear_only_for_the_spark_engine() -> None:
     embedded, spark = wm.explain(CHAIN, STATS), wm.explain(CHAIN, STATS, engine="spark")
     assert "Spark" not in str(embedded)
     assert "is assumed: watersmeet calibrate --spark measures it" in str(spark)

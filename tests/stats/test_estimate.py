@@ -1,4 +1,4 @@
-"""Numbers that know where they come from."""
+"""Estimates: numbers with a provenance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENORMOUS = pytest.param(10**5000, id="enormous")  # Python prints no number this
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), -float("inf"), -1, -1e-300, True, "5", None, ENORMOUS, 1e21, 1j]
 )
-def test_what_is_no_finite_number_of_at_least_zero_is_refused(value: float) -> None:
+def test_negative_and_non_finite_numbers_are_refused(value: float) -> None:
     with pytest.raises(InputError, match="finite number of at least zero"):
         Estimate(value, Provenance.DECLARED)
 
@@ -30,7 +30,7 @@ def test_numbers_of_every_kind_become_floats(value: float) -> None:
     ("value", "text"),
     [(5000, "5000"), (0, "0"), (0.25, "0.25"), (1 / 3, "0.3333"), (1e15, "1000000000000000"), (123456.7, "123457")],
 )
-def test_an_estimate_prints_its_value_and_where_it_comes_from(value: float, text: str) -> None:
+def test_an_estimate_prints_its_value_and_its_provenance(value: float, text: str) -> None:
     assert str(Estimate(value, Provenance.MEASURED)) == f"{text} (measured)"
 
 

@@ -1,4 +1,4 @@
-"""Statistics of tables: exact where small, near where sampled, and never a division by zero."""
+"""Statistics of tables: exact if small, close if sampled, and never a division by zero."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_sample_takes_each_row_at_most_once_in_order(rows: int, most: int, see
     assert 0 <= chosen[0] <= chosen[-1] < rows
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     table = pa.table({"x": [1, 2], "l": [[1], [2]]})
     with pytest.raises(InputError, match=r'no single column "y".*\s+existing columns: x, l'):
         measure_table(table, seconds(1, 2), ["y"])

@@ -1,4 +1,4 @@
-"""Selectivities by rule: the values of the 1979 table, where they come from, and what holds of every predicate."""
+"""Selectivities by rule: the values of the 1979 table, their provenance, and properties of every predicate."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_every_selectivity_is_a_share_and_its_complement_the_rest(predicate: Exp
 
 @settings(deadline=None)
 @given(PREDICATES, PREDICATES)
-def test_and_lets_no_more_and_or_no_less_through_than_either_part(first: Expr, second: Expr) -> None:
+def test_and_passes_no_more_and_or_no_less_than_either_part(first: Expr, second: Expr) -> None:
     parts = [share(first).value, share(second).value]
     assert share(And((first, second))).value <= min(parts) + 1e-12
     assert share(Or((first, second))).value >= max(parts) - 1e-12
@@ -147,20 +147,20 @@ def test_a_column_without_values_is_refused() -> None:
         pa.chunked_array([[True, None], [False, False]]),
     ],
 )
-def test_a_sampled_share_counts_what_is_true(mask: pa.Array) -> None:
+def test_a_sampled_share_counts_true_values(mask: pa.Array) -> None:
     assert measure_selectivity(mask) == Estimate(0.25, Provenance.MEASURED, "1 of 4 rows passed")
 
 
-def test_a_sample_in_which_nothing_passed_is_rare_and_not_impossible() -> None:
+def test_a_predicate_that_no_sampled_row_passed_is_rare_not_impossible() -> None:
     assert measure_selectivity(np.zeros(98, np.bool_)) == Estimate(0.01, Provenance.MEASURED, "none of 98 rows passed")
     assert measure_selectivity(pa.nulls(98, pa.bool_())).value == 0.01
 
 
-def test_a_sample_of_no_rows_says_nothing() -> None:
+def test_an_empty_sample_gives_an_assumed_share() -> None:
     assert measure_selectivity(np.zeros(0, np.bool_)).is_assumed
 
 
 @pytest.mark.parametrize("mask", [np.array([1, 0]), pa.array([1, 0]), [True], None, np.ones((2, 2), np.bool_)])
-def test_what_is_no_mask_is_refused(mask: pa.Array) -> None:
+def test_a_mask_must_be_an_array_of_booleans(mask: pa.Array) -> None:
     with pytest.raises(InputError, match="array of booleans"):
         measure_selectivity(mask)

@@ -1,4 +1,4 @@
-"""Declared statistics: what is refused, and what is assumed in place of what is missing."""
+"""Declared statistics: refused values, and defaults for missing ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("declared", "complaint"), NONSENSE)
-def test_nonsense_is_refused_and_never_replaced_by_a_default(declared: dict[str, Any], complaint: str) -> None:
+def test_invalid_statistics_are_refused_and_never_replaced_by_a_default(
+    declared: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises(InputError, match=complaint):
         stats(**declared)
 
@@ -104,7 +106,7 @@ def test_a_small_window_has_no_more_values_than_rows() -> None:
     assert [filled.distinct[name].value for name in ("auction", "open", "channel")] == [50, 2, 80]
 
 
-def test_what_is_known_stays_as_it_is() -> None:
+def test_known_statistics_stay_unchanged() -> None:
     known = stats(rate=5, distinct={"auction": 7}, row_bytes=9, hot={"auction": 0.3})
     filled = known.with_assumptions(BIDS)
     assert (filled.rows_per_s, filled.row_bytes) == (known.rows_per_s, known.row_bytes)

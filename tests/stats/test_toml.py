@@ -22,14 +22,14 @@ auction = 0.2
 """
 
 
-def _written(folder: Path, text: str) -> Path:
+def _write_file(folder: Path, text: str) -> Path:
     path = folder / "stats.toml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_a_file_says_the_same_as_the_function(tmp_path: Path) -> None:
-    assert read_stats(_written(tmp_path, GOOD)) == {
+def test_a_file_declares_the_same_as_the_function(tmp_path: Path) -> None:
+    assert read_stats(_write_file(tmp_path, GOOD)) == {
         "bids": stats(rate=5000, row_bytes=48, distinct={"auction": 100}, hot={"auction": 0.2}),
         "odd name": stats(),
     }
@@ -62,14 +62,14 @@ def test_a_file_says_the_same_as_the_function(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_refused_with_the_file_and_the_key(tmp_path: Path, text: str, complaint: str) -> None:
-    path = _written(tmp_path, text)
+    path = _write_file(tmp_path, text)
     with pytest.raises(InputError) as refusal:
         read_stats(path)
     assert complaint in str(refusal.value)
     assert str(path) in str(refusal.value)
 
 
-def test_a_file_that_is_missing_a_folder_or_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_a_folder_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_stats(tmp_path / "missing.toml")
     with pytest.raises(InputError, match="is a directory"):

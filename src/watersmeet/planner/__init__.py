@@ -1,1 +1,1 @@
-"""From a bound query to a plan, and the plan's reasons in words."""
+"""The planner: from a bound query to a costed plan with its explanation."""

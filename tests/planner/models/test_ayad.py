@@ -1,4 +1,4 @@
-"""Binary plans: Example 1 to the digit, output that no plan changes, feasibility, and the search for the best plan."""
+"""Binary plans: Example 1 to the digit, output that is the same for all plans, feasibility, and the best plan."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def random_query(rng: random.Random, count: int, row_s: float = 0.001, *, timed:
 
 
 def first_join(plan: PlanNode) -> JoinNode:
-    """The join below the topmost one."""
+    """Return the join below the topmost one."""
     assert isinstance(plan, JoinNode)
     return next(each for each in (plan.left, plan.right) if isinstance(each, JoinNode))
 
@@ -144,13 +144,13 @@ def test_arrivals_probe_the_other_side_and_enter_their_own() -> None:
     assert join_cpu(NodeFlow(0, 5), NodeFlow(1, 5), left, right) == 1 + 20 + 200
 
 
-def test_two_sided_selectivities_tell_the_one_side_from_the_many() -> None:
+def test_two_sided_selectivities_separate_the_one_side_from_the_many() -> None:
     join = JoinNode(A, B, selectivity=0.1, right_selectivity=0.4)
     assert plan_cost(join).output.rows_per_s == 0.1 * 10 * 10 + 0.4 * 10 * 20
     assert plan_cost(JoinNode(A, B, 0.3, 0.3)).output == plan_cost(JoinNode(A, B, 0.3)).output
 
 
-def test_a_two_sided_predicate_means_the_same_whichever_side_its_sources_stand_on() -> None:
+def test_a_two_sided_predicate_means_the_same_on_either_side() -> None:
     forth = JoinQuery((A, B), (JoinPredicate("A", "B", 0.1, 0.4),), cost_per_row(0))
     back = JoinQuery((A, B), (JoinPredicate("B", "A", 0.4, 0.1),), cost_per_row(0))
     assert best_plan(forth).plan == best_plan(back).plan == JoinNode(A, B, 0.1, 0.4)
@@ -184,7 +184,7 @@ def test_the_search_finds_the_least_cpu_or_memory_of_all_plans() -> None:
             )
 
 
-def test_the_search_heeds_both_bounds_at_once() -> None:
+def test_the_search_respects_both_bounds() -> None:
     rng = random.Random(3)
     for _ in range(20):
         query = random_query(rng, 4)
@@ -203,7 +203,7 @@ def test_plan_a_wins_example_1_by_cpu_and_plan_b_by_memory() -> None:
     assert not best_plan(example_1(0.005)).feasible
 
 
-def test_many_sources_get_a_plan_that_covers_them_all_and_says_it_may_not_be_the_best() -> None:
+def test_many_sources_get_a_plan_that_is_marked_as_inexact() -> None:
     query = random_query(random.Random(4), 20)
     found = best_plan(query)
     assert not found.exact
@@ -219,7 +219,7 @@ def test_structures_of_the_third_paper_can_price_the_joins() -> None:
     assert found.cost.cpu == pytest.approx(min(plan_cost(plan).cpu for plan in all_plans(query)))
 
 
-def test_plans_and_queries_that_make_no_sense_are_refused() -> None:
+def test_invalid_plans_and_queries_are_refused() -> None:
     with pytest.raises(PlanError, match="a source occurs twice in a plan: A, A"):
         plan_cost(JoinNode(A, A, 0.5))
     with pytest.raises(PlanError, match="a drop box at Z, which is not a source"):

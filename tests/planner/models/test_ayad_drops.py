@@ -1,4 +1,4 @@
-"""Drop boxes: Example 1's coefficients and Figure 7 to the digit, and random drop settings that never do better."""
+"""Drop boxes: the coefficients of Example 1 and Figure 7 to the digit; random drop settings never do better."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_weight_makes_a_stream_more_important_than_its_output() -> None:
     assert favoured.output_rows_per_s == pytest.approx(100 / 3), "the output that counts is the true one"
 
 
-def test_two_sided_selectivities_change_whom_to_keep() -> None:
+def test_two_sided_selectivities_change_the_kept_streams() -> None:
     one, many = SourceNode("one", 10, window_rows=10), SourceNode("many", 10, window_rows=10)
     even = best_drops(JoinNode(one, many, 0.1, None, ROW, ROW), RowBudget(processors=0.5))
     skewed = best_drops(JoinNode(one, many, 0.1, 0.5, ROW, ROW), RowBudget(processors=0.5))
@@ -106,29 +106,29 @@ def test_two_sided_selectivities_change_whom_to_keep() -> None:
     assert shares(skewed) == pytest.approx({"one": 0, "many": 1}), "rows from the many side meet five times as much"
 
 
-def test_before_filters_only_the_source_is_dropped_from() -> None:
+def test_rows_are_dropped_before_filters_at_the_source_only() -> None:
     plan = SelectionNode(SelectionNode(SourceNode("s", 1000, window_rows=1), 0.5, 1e-3), 0.25, 5e-4)
     found = best_drops(plan)
     assert shares(found)["s"] == pytest.approx(filter_share([1.0, 0.25])) == pytest.approx(0.8)
     assert found.output_rows_per_s == pytest.approx(0.8 * 125)
 
 
-def within_budget(plan: PlanNode, wished: dict[str, float], budget: RowBudget) -> dict[str, float]:
-    """Random shares scaled up or down alike until they use the budget: most fall short of it otherwise."""
+def within_budget(plan: PlanNode, drawn: dict[str, float], budget: RowBudget) -> dict[str, float]:
+    """Scale random shares up or down alike until they use the budget; most would fall short of it."""
     low, high = 0.0, 1e6
     for _ in range(50):
         middle = (low + high) / 2
-        scaled = {name: min(1.0, share * middle) for name, share in wished.items()}
+        scaled = {name: min(1.0, share * middle) for name, share in drawn.items()}
         low, high = (middle, high) if budget.load(plan_cost(plan, scaled)) <= 1 else (low, middle)
-    return {name: min(1.0, share * low) for name, share in wished.items()}
+    return {name: min(1.0, share * low) for name, share in drawn.items()}
 
 
 def random_settings_never_beat(plan: PlanNode, budget: RowBudget, tries: int, draw: Callable[[], float]) -> None:
     best = best_drops(plan, budget)
     assert budget.holds(best.cost)
     for _ in range(tries):
-        wished = within_budget(plan, {source.name: draw() for source in sources_of(plan)}, budget)
-        assert plan_cost(plan, wished).output.rows_per_s <= best.output_rows_per_s * (1 + 1e-7)
+        drawn = within_budget(plan, {source.name: draw() for source in sources_of(plan)}, budget)
+        assert plan_cost(plan, drawn).output.rows_per_s <= best.output_rows_per_s * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
@@ -160,7 +160,7 @@ def test_random_drop_settings_never_beat_the_shares_found_for_time_windows() -> 
         )
 
 
-def test_two_time_windows_are_thinned_out_so_that_both_cost_the_same() -> None:
+def test_two_time_windows_are_shed_to_equal_cost() -> None:
     plan = JoinNode(SourceNode("a", 20, window_s=10), SourceNode("b", 80, window_s=10), 0.5, None, ROW, ROW)
     assert shares(best_drops(plan)) == pytest.approx({"a": 0.5, "b": 0.125}, rel=1e-3)
     slow = JoinNode(SourceNode("a", 5, window_s=10), SourceNode("b", 80, window_s=10), 0.5, None, ROW, ROW)
@@ -169,7 +169,7 @@ def test_two_time_windows_are_thinned_out_so_that_both_cost_the_same() -> None:
     )
 
 
-def test_dropping_makes_time_windows_fit_into_memory_and_count_windows_not() -> None:
+def test_dropping_shrinks_time_windows_but_not_count_windows() -> None:
     timed = JoinNode(SourceNode("a", 10, window_s=10), SourceNode("b", 10, window_s=10), 0.5)
     assert best_drops(timed, RowBudget(memory_rows=100)).cost.memory_rows == pytest.approx(100, rel=1e-3)
     counted = JoinNode(SourceNode("a", 10, window_rows=100), SourceNode("b", 10, window_rows=100), 0.5)
@@ -178,7 +178,7 @@ def test_dropping_makes_time_windows_fit_into_memory_and_count_windows_not() -> 
 
 
 def test_the_best_plan_to_approximate_need_not_be_the_best_feasible_plan() -> None:
-    """The scarcer the time, the less the plan with the least cost is the one that puts out most."""
+    """The scarcer the CPU, the less often the cheapest plan has the highest output."""
     rng = random.Random(5)
     gains = []
     for _ in range(40):
@@ -200,7 +200,7 @@ def test_the_search_with_drop_boxes_over_example_1() -> None:
     assert plan_text(small.plan) == "(A ⋈ (B ⋈ C))", "the only one that fits"
 
 
-def test_improving_plans_and_drop_boxes_in_turn_comes_close_to_trying_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_improving_plans_and_drop_boxes_in_turn_is_close_to_trying_all(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(7)
     queries = [random_query(rng, 4, row_s=0.01) for _ in range(25)]
     exact = [best_approximation(query).output_rows_per_s for query in queries]
@@ -213,7 +213,7 @@ def test_improving_plans_and_drop_boxes_in_turn_comes_close_to_trying_all(monkey
     assert ratios[len(ratios) // 10] > 0.999, "nine times out of ten it is the best"
 
 
-def test_the_knapsack_takes_what_it_must_then_the_best_value() -> None:
+def test_the_knapsack_takes_the_minimums_then_the_best_value() -> None:
     items = [
         KnapsackItem(gain=10, cost=10),
         KnapsackItem(gain=30, cost=10, least=0.1),
@@ -239,9 +239,7 @@ def test_a_policy_with_unknown_streams_or_mixed_weights_is_refused() -> None:
 
 
 def best_vertex(plan: PlanNode, cpu: float) -> float:
-    """The highest output of a plan by trying every corner of what the knapsack may take: all sources whole or dropped
-    but for one.
-    """
+    """Return the highest output over all corners of the knapsack: every source whole or dropped, except one."""
     known = source_coefficients(plan)
     best = 0.0
     for partial in known:

@@ -1,6 +1,4 @@
-"""Comparisons per unit of time of multi-way joins: the paper's figures, its formulas written out, and loops that count
-for themselves.
-"""
+"""Comparisons of multi-way joins: the paper's figures, its formulas written out, and loops that count."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from watersmeet_lab.papers.golab.models import TABLE_5, TABLE_6, TABLE_7
 
 
 def order(digits: str) -> Order:
-    """An order as the paper writes it: streams numbered from one."""
+    """Parse an order as the paper writes it: streams numbered from one."""
     return tuple(int(digit) - 1 for digit in digits)
 
 
@@ -104,7 +102,7 @@ four_streams = st.tuples(streams, streams, streams, streams).map(CommonAttribute
 
 @given(four_streams, st.sampled_from([0, 1, 7]))
 def test_the_formulas_of_appendix_a_written_out(join: CommonAttribute, tau: int) -> None:
-    """C and L for new rows first, G and H for the fixed order S1, S2, S3, S4."""
+    """Check C and L with new rows first, and G and H with the fixed order S1, S2, S3, S4."""
     written_first, written_fixed = appendix_a(join, tau)
     intervals = Intervals(tau)
     first = lazy_nlj(join, (0, 1, 2, 3), intervals) if tau else eager_nlj(join, (0, 1, 2, 3))
@@ -139,7 +137,7 @@ def test_intermediate_sizes_do_not_depend_on_the_order_of_joining(join: CommonAt
 
 
 def stepwise_size(join: CommonAttribute, members: Order) -> float:
-    """φ as the paper defines it: one window after the other."""
+    """Compute φ as the paper defines it: window by window."""
     first, *rest = (join.streams[member] for member in members)
     rows, distinct = first.rows(), first.distinct
     for stream in rest:
@@ -149,7 +147,7 @@ def stepwise_size(join: CommonAttribute, members: Order) -> float:
 
 @settings(max_examples=30)
 @given(four_streams, st.sampled_from([1, 5]))
-def test_the_general_algorithm_is_never_dearer_than_the_lazy_and_the_naive_one(join: CommonAttribute, tau: int) -> None:
+def test_the_general_algorithm_never_costs_more_than_the_lazy_or_the_naive_one(join: CommonAttribute, tau: int) -> None:
     intervals = Intervals(tau)
     every = list(permutations(range(4)))
     # a lambda's default has no type
@@ -164,13 +162,13 @@ def test_eager_joins_never_cost_more_than_the_naive_order(join: CommonAttribute)
     assert sum(eager_nlj(join, (0, 1, 2, 3))) <= sum(naive_eager_nlj(join, (0, 1, 2, 3))) * (1 + 1e-9)
 
 
-def test_equally_many_buckets_divide_the_cost_and_leave_the_ranking() -> None:
+def test_equal_bucket_counts_divide_the_cost_and_keep_the_ranking() -> None:
     hashed = CommonAttribute(tuple(replace(stream, buckets=5) for stream in TABLE_5.streams))
     plain, bucketed = costs_of_all_orders(TABLE_5), costs_of_all_orders(hashed)
     assert bucketed == pytest.approx([cost / 5 for cost in plain], rel=1e-12)
 
 
-def test_one_bucket_is_the_nested_loops_and_more_than_there_are_values_save_nothing() -> None:
+def test_one_bucket_equals_nested_loops_and_more_buckets_than_values_save_nothing() -> None:
     def cost(buckets: int) -> float:
         return sum(eager_nlj(CommonAttribute((WindowedStream(1, 100, 50, buckets=buckets),) * 3), (0, 1, 2)))
 
@@ -179,7 +177,7 @@ def test_one_bucket_is_the_nested_loops_and_more_than_there_are_values_save_noth
     assert cost(50) == cost(5000) == pytest.approx(18)
 
 
-def test_a_hybrid_scans_windows_without_an_index_and_looks_into_one_bucket_of_the_others() -> None:
+def test_a_hybrid_scans_windows_without_an_index_and_one_bucket_of_the_others() -> None:
     mixed = CommonAttribute(
         (WindowedStream(1, 100, 50), WindowedStream(1, 100, 50, buckets=10), WindowedStream(1, 100, 50))
     )
@@ -187,7 +185,7 @@ def test_a_hybrid_scans_windows_without_an_index_and_looks_into_one_bucket_of_th
     assert origin_comparisons(mixed, 0, (0, 2, 1)) == pytest.approx(100 + 2 * 10)
 
 
-def test_a_theta_window_lets_its_share_through_and_gives_no_bucket_to_look_into() -> None:
+def test_a_theta_window_passes_its_share_and_has_no_bucket_to_probe() -> None:
     theta = WindowedStream(1, 100, 50, theta=0.25)
     mixed = CommonAttribute((WindowedStream(1, 100, 50), theta, WindowedStream(1, 100, 50, buckets=10)))
     assert intermediate_rows(mixed, (0, 1)) == 100 * 100 * 0.25
@@ -212,14 +210,14 @@ def test_each_origin_may_have_an_order_of_its_own() -> None:
     assert best == pytest.approx((3800, 3800, 2400, 6000), rel=1e-12)
 
 
-def test_rarer_expiration_lengthens_windows_and_spares_looks_into_buckets() -> None:
+def test_rarer_expiration_lengthens_windows_and_visits_fewer_buckets() -> None:
     often, seldom = Intervals(5), Intervals(5, 15)
     assert sum(lazy_nlj(TABLE_5, (0, 1, 2, 3), often)) < sum(lazy_nlj(TABLE_5, (0, 1, 2, 3), seldom))
     assert expiration_checks_per_s(TABLE_5, often) > expiration_checks_per_s(TABLE_5, seldom)
 
 
 def test_the_best_interval_grows_with_the_buckets() -> None:
-    """Figure 4a: many buckets make frequent expiration dear, so hash joins like a longer interval."""
+    """Figure 4a: many buckets make frequent expiration expensive, so hash joins prefer a longer interval."""
 
     def best_tau(buckets: int) -> int:
         join = CommonAttribute((WindowedStream(1, 100, 50, buckets=buckets),) * 4)
@@ -233,7 +231,7 @@ def test_the_best_interval_grows_with_the_buckets() -> None:
     assert best_tau(1) <= best_tau(2) < best_tau(10) < best_tau(30)
 
 
-def test_results_per_unit_of_time_are_the_same_whoever_counts_them() -> None:
+def test_both_ways_of_counting_results_agree() -> None:
     whole = intermediate_rows(TABLE_5, (0, 1, 2, 3))
     assert whole == pytest.approx(800 * 300 / 40)
     assert result_rows_per_s(TABLE_5) == pytest.approx(
@@ -250,7 +248,7 @@ def test_loops_that_count_their_comparisons_agree_with_the_model(digits: str, ta
 
 
 def counted_comparisons(join: CommonAttribute, loops: Order, tau: int, units: int = 400) -> float:
-    """Runs the naive loops over random rows and counts comparisons per unit of time once the windows are full."""
+    """Run the naive loops over random rows and count comparisons per unit of time once the windows are full."""
     rng = random.Random(7)
     longest = max(int(stream.window_s or 0) for stream in join.streams) + tau
     rows: list[list[tuple[int, int]]] = [[] for _ in join.streams]  # (time, value)

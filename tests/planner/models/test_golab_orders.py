@@ -1,6 +1,4 @@
-"""Join orders: each heuristic finds what it is meant to find, looking at few orders; the exact searches agree with each
-other.
-"""
+"""Join orders: each heuristic finds its order with few trials, and the exact searches agree."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def random_join(rng: random.Random, count: int = 4, buckets: tuple[int, ...] = (
 
 
 @pytest.mark.parametrize("table", [TABLE_5, TABLE_6, TABLE_7])
-def test_the_augmented_heuristic_finds_the_best_order_of_each_table_looking_at_few(table: CommonAttribute) -> None:
+def test_the_augmented_heuristic_finds_the_best_order_of_each_table_with_few_trials(table: CommonAttribute) -> None:
     found, best = fast_streams_up(table), search_all_orders(table)
     assert found.order == best.order
     assert found.cost == pytest.approx(best.cost, rel=1e-12)
@@ -113,14 +111,14 @@ def test_many_new_rows_of_a_fast_stream_are_best_scanned_last_and_few_first() ->
     assert 3 in often.order[:2], "second place costs what first place costs"
 
 
-def test_equally_many_buckets_leave_the_order_as_it_is() -> None:
+def test_equal_bucket_counts_keep_the_order() -> None:
     for table in (TABLE_5, TABLE_6, TABLE_7):
         hashed = CommonAttribute(tuple(replace(stream, buckets=2) for stream in table.streams))
         assert hash_order(hashed).order == fast_streams_up(table).order
         assert hash_order(hashed).cost == pytest.approx(fast_streams_up(table).cost / 2)
 
 
-def test_the_hash_heuristic_is_never_worse_than_forgetting_the_buckets() -> None:
+def test_the_hash_heuristic_is_never_worse_than_ignoring_the_buckets() -> None:
     rng = random.Random(2)
     for _ in range(40):
         join = random_join(rng, buckets=(1, 2, 5, 20))
@@ -178,7 +176,7 @@ def test_different_attributes_follow_the_graph_from_the_origin() -> None:
     assert origin_comparisons(graph, 0, (0, 1, 2, 3)) == pytest.approx(20 + 10 * 30 + 3 * 40)
 
 
-def test_a_small_window_that_no_predicate_reaches_has_to_wait() -> None:
+def test_a_small_window_that_no_predicate_reaches_comes_later() -> None:
     #  0 --.9-- 1 --.9-- 2, and 2 holds a single row
     graph = JoinGraph(
         (WindowedStream(1, 10), WindowedStream(1, 50), WindowedStream(1, 1)),
@@ -190,13 +188,13 @@ def test_a_small_window_that_no_predicate_reaches_has_to_wait() -> None:
     assert search_orders_from(graph, origin=1).looked_at == 2
 
 
-def test_where_the_graph_falls_apart_the_smallest_window_is_multiplied_in() -> None:
+def test_a_disconnected_graph_continues_with_the_smallest_window() -> None:
     graph = JoinGraph((WindowedStream(1, 10), WindowedStream(1, 50), WindowedStream(1, 20)), (Predicate(1, 2, 0.1),))
     assert most_selective_next(graph, origin=0).order == (0, 2, 1)
     assert intermediate_rows(graph, (0, 2)) == 200
 
 
-def test_dynamic_programming_over_subsets_finds_what_all_orders_would() -> None:
+def test_dynamic_programming_over_subsets_matches_trying_all_orders() -> None:
     rng = random.Random(4)
     for _ in range(15):
         join = random_join(rng, buckets=(1, 1, 5, 30))
@@ -214,7 +212,7 @@ def test_dynamic_programming_over_subsets_finds_what_all_orders_would() -> None:
         )
 
 
-def test_ten_streams_are_searched_in_no_time_and_too_many_are_refused() -> None:
+def test_ten_streams_are_searched_quickly_and_too_many_are_refused() -> None:
     ten = random_join(random.Random(5), count=10)
     assert best_order_from(ten, origin=0).looked_at == 9 * 2**8
     with pytest.raises(PlanError, match="exhaustive search would cost 3628800 orders"):

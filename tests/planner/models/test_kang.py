@@ -1,6 +1,4 @@
-"""Window joins of two streams: Table 3 to the digit, crossings solved rather than looked up, and the winners of Figure
-2.
-"""
+"""Window joins of two streams: Table 3 to the digit, exact crossings, and the winners of Figure 2."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ TABLE_3_COSTS = (
 
 
 @pytest.mark.parametrize(("streams", "costs"), list(zip(TABLE_3, TABLE_3_COSTS, strict=True)))
-def test_table_3_comes_out_to_the_digit(streams: TwoStreams, costs: tuple[float, ...]) -> None:
+def test_table_3_is_reproduced_to_the_digit(streams: TwoStreams, costs: tuple[float, ...]) -> None:
     assert tuple(f"{pair_cost(pair, streams):.2f}" for pair in PAIRS) == tuple(f"{cost:.2f}" for cost in costs)
 
 
@@ -135,7 +133,7 @@ def test_tree_paths_count_nodes_exactly_at_powers() -> None:
     assert btree_path_rows(2 * 3**5, 2) == 6, "243 leaves of a tree of order three: five levels above them"
 
 
-def test_a_plans_index_brings_its_own_buckets_and_nodes() -> None:
+def test_an_index_of_a_plan_has_its_own_buckets_and_nodes() -> None:
     load = WindowLoad(1000, 10, 10)
     assert index_cost(Index("hash", 100), load, PAPER_WEIGHTS) == hash_cost(load, PAPER_WEIGHTS)
     assert index_cost(Index("hash", 10), load, PAPER_WEIGHTS) > hash_cost(load, PAPER_WEIGHTS)

@@ -1,6 +1,4 @@
-"""Who gets the probes and who gets the memory when there is too little: Figures 5, 6 and 7, and that no division does
-better.
-"""
+"""Division of probes and memory: Figures 5, 6 and 7, and no division does better."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ rates = st.integers(1, 100)
 joins = st.builds(LimitedJoin, st.builds(Pair, rates, rates), st.builds(Pair, rates, rates), st.just(0.01))
 
 
-def test_figure_5_computing_is_short() -> None:
+def test_figure_5_with_limited_cpu() -> None:
     assert {name: f"{rate:.1f}" for name, rate in figure_5().items()} == {
         "MaxA": "200.0",
         "by rate": "180.0",
@@ -37,7 +35,7 @@ def test_figure_5_computing_is_short() -> None:
     }
 
 
-def test_figure_6_memory_is_short() -> None:
+def test_figure_6_with_limited_memory() -> None:
     assert {name: f"{rate:.1f}" for name, rate in figure_6().items()} == {
         "MaxA": "250.0",
         "inverse": "216.7",
@@ -47,7 +45,7 @@ def test_figure_6_memory_is_short() -> None:
     }
 
 
-def test_figure_7_both_are_short() -> None:
+def test_figure_7_with_limited_cpu_and_memory() -> None:
     assert figure_7() == {"MaxA/MaxB": 10.0, "MaxB/MaxA": 10.0, "equal": 5.0, "MaxA/MaxA": 0.0, "MaxB/MaxB": 0.0}
 
 
@@ -59,14 +57,14 @@ def test_the_optimum_by_formula_is_the_winner_of_each_figure() -> None:
     assert best_allocation(LimitedJoin(Pair(50, 50), Pair(500, 500), 0.01), 10, 100).output_rows_per_s == 10, "σμM"
 
 
-def test_ten_rows_of_each_stream_may_be_demanded() -> None:
+def test_ten_rows_of_each_stream_can_be_required() -> None:
     join = LimitedJoin(Pair(800, 200), Pair(500, 1000), 0.01)
     assert best_served_rates(join, 100) == (100, 0)
     assert best_served_rates(join, 100, at_least=Pair(10, 10)) == (90, 10)
     assert kept_rows(join, 100, "MaxB", at_least=Pair(30, 0)) == (30, 70)
 
 
-def test_with_equal_windows_or_equal_rates_it_does_not_matter_who_gets_what() -> None:
+def test_with_equal_windows_or_equal_rates_every_division_is_equally_good() -> None:
     join = LimitedJoin(Pair(100, 100), Pair(200, 200), 0.01)
     outputs = {
         round(output_rows_per_s(served_rates(join, 50, name), join.window_rows, 0.01), 9)
@@ -80,7 +78,7 @@ def test_with_equal_windows_or_equal_rates_it_does_not_matter_who_gets_what() ->
     assert kept == {0.01 * 100 * 90}
 
 
-def test_what_a_stream_cannot_use_goes_to_the_other() -> None:
+def test_the_excess_of_one_stream_goes_to_the_other() -> None:
     slow = LimitedJoin(Pair(30, 200), Pair(100, 500), 0.01)
     assert served_rates(slow, 100, "MaxA") == (30, 70)
     assert served_rates(slow, 1000, "equal") == (30, 200), "nothing is short"
@@ -88,7 +86,7 @@ def test_what_a_stream_cannot_use_goes_to_the_other() -> None:
 
 
 @given(joins, st.integers(0, 150), st.floats(0, 1), st.integers(0, 5), st.integers(0, 5))
-def test_no_division_of_the_probes_puts_out_more_than_the_formula(
+def test_no_division_of_the_probes_beats_the_formula(
     join: LimitedJoin, service: int, share: float, a: int, b: int
 ) -> None:
     least = Pair(min(a, join.rows_per_s.a, service / 2), min(b, join.rows_per_s.b, service / 2))
@@ -98,7 +96,7 @@ def test_no_division_of_the_probes_puts_out_more_than_the_formula(
 
 
 @given(joins, st.integers(0, 150), st.integers(0, 150), st.floats(0, 1), st.floats(0, 1))
-def test_no_division_of_both_puts_out_more_than_the_best_of_the_extremes(
+def test_no_division_of_both_beats_the_best_extreme(
     join: LimitedJoin, service: int, memory: int, probes: float, windows: float
 ) -> None:
     best = best_allocation(join, service, memory)
@@ -108,7 +106,9 @@ def test_no_division_of_both_puts_out_more_than_the_best_of_the_extremes(
 
 
 @given(st.integers(0, 300), st.integers(0, 50), st.integers(0, 50), st.floats(0.01, 100), st.floats(0.01, 100))
-def test_a_division_uses_all_there_is_within_the_bounds(total: int, a: int, b: int, to_a: float, to_b: float) -> None:
+def test_a_division_uses_the_whole_total_within_the_bounds(
+    total: int, a: int, b: int, to_a: float, to_b: float
+) -> None:
     least, most = Pair(a, b), Pair(a + 60, b + 40)
     if total < a + b:
         with pytest.raises(PlanError, match="exceed the"):

@@ -1,4 +1,4 @@
-"""Profiles of weight factors: values that survive JSON, refuse nonsense, and carry the papers' own weights."""
+"""Profiles: they survive JSON, refuse invalid values, and include the papers' weights."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_a_broken_profile_is_refused_with_the_reason(text: str, complaint: str) 
         Profile.from_json(text)
 
 
-def test_an_unknown_structure_is_refused_with_those_there_are() -> None:
+def test_an_unknown_structure_is_refused_with_the_existing_ones() -> None:
     with pytest.raises(InputError, match="structures: list, hash, btree, ttree, runs"):
         MEASURED.structure("heap")

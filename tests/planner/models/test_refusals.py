@@ -1,4 +1,4 @@
-"""Statistics and plans that cannot be are refused where they are made, with what is wrong in words."""
+"""Invalid statistics and plans are refused when they are built, with a clear message."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from watersmeet_lab.papers.golab.models import FOUR_EQUAL
 NAN, INF = float("nan"), float("inf")
 A = SourceNode("a", 1, window_rows=1)
 
-#: Everything that takes a number above zero, by that number.
+#: Constructors with a parameter that must be above zero.
 ABOVE_ZERO: dict[str, Callable[[float], object]] = {
     "golab rate": lambda x: WindowedStream(x, 100, 50),
     "golab window": lambda x: WindowedStream(1, x, 50),
@@ -72,7 +72,7 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
     "ayad weights": lambda x: SheddingPolicy(weights={"a": x}),
 }
 
-#: Everything that takes zero as well.
+#: Constructors with a parameter that may also be zero.
 NOT_NEGATIVE: dict[str, Callable[[float], object]] = {
     "golab interval": Intervals,
     "kang probes": lambda x: WindowLoad(1, 1, x),
@@ -89,7 +89,7 @@ NOT_NEGATIVE: dict[str, Callable[[float], object]] = {
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF, -1, 0, 1e300, 10**400])
 @pytest.mark.parametrize("name", list(ABOVE_ZERO))
-def test_what_must_be_above_zero_refuses_everything_else(name: str, value: float) -> None:
+def test_positive_parameters_refuse_everything_else(name: str, value: float) -> None:
     with pytest.raises((InputError, PlanError), match="must be"):
         ABOVE_ZERO[name](value)
     ABOVE_ZERO[name](1)
@@ -97,19 +97,19 @@ def test_what_must_be_above_zero_refuses_everything_else(name: str, value: float
 
 @pytest.mark.parametrize("value", [NAN, INF, -1e-9])
 @pytest.mark.parametrize("name", list(NOT_NEGATIVE))
-def test_what_may_be_zero_refuses_what_is_below_and_what_is_no_number(name: str, value: float) -> None:
+def test_parameters_that_may_be_zero_refuse_negative_and_non_finite_values(name: str, value: float) -> None:
     with pytest.raises((InputError, PlanError), match="must be"):
         NOT_NEGATIVE[name](value)
     NOT_NEGATIVE[name](0)
 
 
 @pytest.mark.parametrize("value", ["5", None, True])
-def test_text_and_truth_values_are_no_rates(value: object) -> None:
+def test_text_and_booleans_are_not_rates(value: object) -> None:
     with pytest.raises(InputError, match="the rate of a stream must be a number above zero"):
-        WindowedStream(value, 100, 50)  # type: ignore[arg-type]  # the mistake under test
+        WindowedStream(value, 100, 50)  # type: ignore[arg-type]  # the error under test
 
 
-def test_a_window_is_measured_one_way() -> None:
+def test_a_window_has_either_rows_or_a_length() -> None:
     with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
         WindowedStream(1, None, 50)
     with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
@@ -151,7 +151,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: fit_weight([1.0], [1.0, 2.0]), "as many times as points"),
     (lambda: replace(PAPER_WEIGHTS, node_rows=1), "whole number of at least 2"),
     (lambda: AggregationJoin((Input(1, 1, 1, 1),)), "at least two inputs"),
-    # the mistake under test
+    # the error under test
     (lambda: AggregationJoin((Input(1, 1, 1, 1),) * 2, "merge"), 'no join method "merge"'),  # type: ignore[arg-type]
     (lambda: Input(1, 1, 0.5, 0.1), "at least one group"),
     (lambda: Input(1, 1, 1, 0.1, passes=3), "once or twice, got 3"),

@@ -1,6 +1,4 @@
-"""Aggregation joins: the model for m inputs reduces to the paper's formulas for two, and ranks the plans as its figures
-do.
-"""
+"""Aggregation joins: m inputs reduce to the paper's formulas for two, and rank plans as its figures do."""
 
 from __future__ import annotations
 
@@ -84,7 +82,7 @@ def equations(one: Input, two: Input, weighed: AggregationWeights, most: int, me
     }
 
 
-def test_three_inputs_written_out_for_one_plan() -> None:
+def test_one_plan_of_three_inputs_matches_the_formula_written_out() -> None:
     """EAP010 of three streams: each row probes the two others once, and what it finds multiplies."""
     one, two, three = Input(10, 100, 4, 0.1), Input(20, 200, 3, 0.1), Input(30, 300, 1, 0.1)
     cost = plan_cost(AggregationJoin((one, two, three)), early={1})
@@ -116,7 +114,7 @@ def test_the_showcases_of_figure_10_that_the_paper_gives_in_numbers() -> None:
 
 
 @pytest.mark.parametrize("best", list(SHOWCASES))
-def test_the_showcases_do_not_hang_on_the_weights(best: str) -> None:
+def test_the_showcases_do_not_depend_on_the_weights(best: str) -> None:
     """The paper prints no weights; within a factor of three of each other they all give the same winner."""
     rng = random.Random(6)
     for _ in range(100):
@@ -156,7 +154,7 @@ def test_figures_6a_and_7a_early_aggregation_of_s1_stops_depending_on_its_window
             assert all(early < late for early, late in zip(figure.line(name)[2:], figure.line("LAP")[2:], strict=True))
 
 
-def test_figures_6b_and_7b_many_groups_take_the_advantage_away() -> None:
+def test_figures_6b_and_7b_many_groups_remove_the_advantage() -> None:
     for figure in (figure_6("b"), figure_7("b")):
         few, many = 0, len(figure.x) - 1
         for early, late in (("EAP10", "LAP"), ("EAP11", "EAP01")):
@@ -204,7 +202,7 @@ def test_three_way_figures_have_eight_plans_and_the_best_aggregates_early_everyw
     )
 
 
-def test_a_relation_brings_no_arrivals_and_a_landmark_window_no_departures() -> None:
+def test_a_relation_has_no_arrivals_and_a_landmark_window_no_expirations() -> None:
     stream, relation = Input(100, 500, 10, 0.1), Input(0, 500, 1, 0.1)
     both = AggregationJoin((stream, relation))
     assert plan_cost(both) == pytest.approx(100 * 2 * (1 + 50 + 50))

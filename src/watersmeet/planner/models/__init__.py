@@ -1,1 +1,1 @@
-"""The papers' cost models as pure functions: what a plan costs per unit of time, before anything runs."""
+"""The papers' cost models as pure functions: the cost of a plan per unit of time."""
