@@ -279,9 +279,9 @@ def _plan_for_scaled_rates(now: CostingContext, plans: Sequence[Plan]) -> list[P
 def minimum_shares(now: CostingContext, policy: SheddingPolicy) -> Shares:
     """Return the least share to keep of each stream: from the policy, and `LEAST_COUNTED` for ROWS windows."""
     rates = now.rates
-    if strangers := sorted({*policy.least_rows_per_s, *policy.weights} - set(rates)):
+    if unknown := sorted({*policy.least_rows_per_s, *policy.weights} - set(rates)):
         raise PlanError(
-            f"the shedding policy names {listing(strangers)}, but the query has no such stream",
+            f"the shedding policy names {listing(unknown)}, but the query has no such stream",
             hint=f"streams: {listing(list(rates))}",
         )
     for name, rate in policy.least_rows_per_s.items():

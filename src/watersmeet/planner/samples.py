@@ -105,11 +105,11 @@ class Samples:
             return None
         rows = self._draw_combinations(config, numbers)
 
-        def column(wanted: Column) -> pa.Array:
-            if wanted.source is None:
-                raise InternalError(f'column "{wanted.name}" was never bound')
-            number = config.aliases[wanted.source]
-            return self.by_input[number].pane.columns[wanted.name].take(pa.array(rows[number]))
+        def column(bound_column: Column) -> pa.Array:
+            if bound_column.source is None:
+                raise InternalError(f'column "{bound_column.name}" was not bound')
+            number = config.aliases[bound_column.source]
+            return self.by_input[number].pane.columns[bound_column.name].take(pa.array(rows[number]))
 
         # evaluation errors count only in results, and these combinations need not be results
         left = maybe_true(given, column, SAMPLE_COMBINATIONS).keep

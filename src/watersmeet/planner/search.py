@@ -189,7 +189,7 @@ def _find_violation(before: PlanSearch, after: PlanSearch) -> str | None:
         getattr(after, name) is getattr(before, name)
         for name in ("bound", "config", "workload", "profile", "budget", "trace")
     )
-    strangers = [plan for plan in after.plans if not {alias for alias, _ in plan.indexes} <= set(after.config.aliases)]
+    unknown = [plan for plan in after.plans if not {alias for alias, _ in plan.indexes} <= set(after.config.aliases)]
     infinite = [
         each
         for each in after.costed
@@ -199,7 +199,7 @@ def _find_violation(before: PlanSearch, after: PlanSearch) -> str | None:
     violations = {
         "changed the query or its workload": not same,
         "left no plan": bool(before.plans) and not after.plans,
-        f"made plans that name no source of the query: {strangers[:1]}": bool(strangers),
+        f"made plans that name no source of the query: {unknown[:1]}": bool(unknown),
         f"predicted a cost that is not a finite number: {infinite[:1]}": bool(infinite),
         "lost plans that had a cost": lost,
     }

@@ -120,8 +120,8 @@ def stats(
 ) -> StreamStats:
     """Declare the statistics of a stream, to plan without data.
 
-    `rate` is in rows per second, `distinct` counts the distinct values of a column, `row_bytes` is the size of a row,
-    and `hot` is the share of the most frequent value of a column. Missing statistics are assumed, and marked so in
+    `rate` is in rows per second and `row_bytes` is the size of a row. By column, `distinct` counts distinct values and
+    `hot` is the share of the most frequent value. Missing statistics are assumed, and marked so in
     every output.
 
     >>> bids = stats(rate=5000, distinct={"auction": 100}, hot={"auction": 0.2})

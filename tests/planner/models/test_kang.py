@@ -86,7 +86,9 @@ def test_the_five_winners_of_figure_2_and_where_they_change() -> None:
 
 
 def test_a_larger_window_a_and_a_smaller_window_b_move_the_outer_crossings_right_and_the_inner_ones_left() -> None:
-    """Section 5.1 says that all four move to the right. Eqs. 8 and 11 do; by eqs. 9 and 10 the inner two move to the
+    """Check all four crossings.
+
+    Section 5.1 says that all four move to the right. Eqs. 8 and 11 do; by eqs. 9 and 10 the inner two move to the
     left, because a larger window makes its tree slower and leaves its hash table as it is.
     """
     equal, skewed = best_pairs_by_ratio(5000, 5000), best_pairs_by_ratio(8000, 2000)

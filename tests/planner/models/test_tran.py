@@ -55,7 +55,9 @@ def test_two_inputs_give_equations_5_to_12(
 
 
 def equations(one: Input, two: Input, weighed: AggregationWeights, most: int, method: Method) -> dict[str, float]:
-    """Equations 5 to 8 (nested loops) and 9 to 12 (hash) with 13 to 22, as printed but for eq. 6, which is written as
+    """Return the costs by the equations of the paper.
+
+    Equations 5 to 8 (nested loops) and 9 to 12 (hash) with 13 to 22, as printed but for eq. 6, which is written as
     eq. 10 is.
     """
     l1, l2 = one.rows_per_s, two.rows_per_s

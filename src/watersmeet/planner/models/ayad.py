@@ -259,9 +259,9 @@ def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> Binary
     names = [source.name for source in sources_of(plan)]
     if len(set(names)) != len(names):
         raise PlanError(f"a source occurs twice in a plan: {', '.join(names)}")
-    if strangers := sorted(set(shares) - set(names)):
+    if unknown := sorted(set(shares) - set(names)):
         raise PlanError(
-            f"a drop box at {listing(strangers)}, which is not a source of the plan", hint=f"sources: {listing(names)}"
+            f"a drop box at {listing(unknown)}, which is not a source of the plan", hint=f"sources: {listing(names)}"
         )
     for name, share in shares.items():
         check_share(share, f'the share kept of "{name}"', PlanError)

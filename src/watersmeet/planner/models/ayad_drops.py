@@ -167,9 +167,9 @@ def _knapsack_shares(
 def _least_shares(plan: PlanNode, policy: SheddingPolicy) -> dict[str, float]:
     rates = {source.name: source.rows_per_s for source in sources_of(plan)}
     named = {*policy.least_rows_per_s, *policy.weights}
-    if strangers := sorted(named - set(rates)):
+    if unknown := sorted(named - set(rates)):
         raise PlanError(
-            f"the shedding policy names {listing(strangers)}, but the plan has no such source",
+            f"the shedding policy names {listing(unknown)}, but the plan has no such source",
             hint=f"sources: {listing(list(rates))}",
         )
     for name, rate in policy.least_rows_per_s.items():

@@ -127,9 +127,9 @@ class JoinQuery:
         named = [name for tie in self.predicates for name in (tie.left, tie.right)] + [
             each.source for each in self.filters
         ]
-        if strangers := sorted(set(named) - set(names)):
+        if unknown := sorted(set(named) - set(names)):
             raise PlanError(
-                f"predicates on {listing(strangers)}, which are not sources", hint=f"sources: {listing(names)}"
+                f"predicates on {listing(unknown)}, which are not sources", hint=f"sources: {listing(names)}"
             )
 
     def leaf(self, source: SourceNode) -> PlanNode:
