@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.algebra.plan import Plan, Tree
-from watersmeet.planner.explain import Explanation
+from watersmeet.planner.explain import Explanation, describe_profile
 from watersmeet.units import format_count, format_duration, format_rate
 
 #: Rejected plans in the list; the rest are only counted.
@@ -39,7 +39,7 @@ def build_view(about: Explanation) -> dict[str, Any]:
             "remedies": list(about.remedies.describe()) if about.remedies is not None else [],
             "orders": [" → ".join([origin, *order]) for origin, order in facts["orders"].items() if order],
             "waits_for_watermark": facts["waits_for_watermark"],
-            "weights": f"{about.profile.name}{f', {about.profile.source}' if about.profile.source else ''}",
+            "weights": describe_profile(about.profile),
             "cards": [card.to_dict() for card in build_cards(facts)],
             "losers": _list_losing_plans(about),
             "losers_left_out": max(0, len(about.others) - MAX_LOSING_PLANS),

@@ -155,7 +155,7 @@ class Explanation:
         if self.remedies is not None:
             yield "what would help"
             yield from (f"  {sentence}" for sentence in self.remedies.describe())
-        yield _describe_profile(self.profile)
+        yield describe_profile(self.profile)
         if self.engine == "spark" and self.profile.spark.assumed:
             yield "Spark's costs per row and per batch are assumed: run `watersmeet calibrate --spark` to measure them"
         if self.shuffle is not None:
@@ -385,7 +385,7 @@ def _estimate_dict(estimate: Estimate) -> dict[str, Any]:
     return {"value": estimate.value, "provenance": str(estimate.provenance), "note": estimate.note}
 
 
-def _describe_profile(profile: Profile) -> str:
+def describe_profile(profile: Profile) -> str:
     """Describe the origin of the cost weights in one line."""
     if profile.name == "default":
         return "costs: shipped profile (not calibrated on this machine)"

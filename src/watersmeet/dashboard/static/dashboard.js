@@ -29,7 +29,7 @@ async function start() {
 }
 
 function notes() {
-  const words = [`Predicted: ${percent(about.utilisation)} of ${processors(about)}, ${bytes(about.state_bytes)} of state in ${count(about.state_rows)} rows, ${count(about.rows_out_per_s)} rows/s out. Costs: ${about.weights}.`];
+  const words = [`Predicted: ${percent(about.utilisation)} of ${processors(about)}, ${bytes(about.state_bytes)} of state in ${count(about.state_rows)} rows, ${count(about.rows_out_per_s)} rows/s out; ${about.weights}.`];
   if (about.waits_for_watermark) words.push("Results wait for the watermark, because a ROWS window needs rows in time order.");
   if (about.reason) words.push(`The query cannot keep up: ${about.reason}.`);
   return words.join(" ");
