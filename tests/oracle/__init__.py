@@ -1,6 +1,6 @@
-"""The slow, obviously right implementation of the semantics: every combination of rows is looked at, in plain Python.
+"""The slow, obviously right implementation of the semantics: it examines every combination of rows in plain Python.
 
-It shares no code with the engine. What it says is the meaning of a query; the engine is tested against it.
+It shares no code with the engine. Its result is the meaning of a query; the engine is tested against it.
 """
 
 from tests.oracle.aggregate import Evaluation, batch_evaluations, evaluations, every_instants, groups_at

@@ -1,4 +1,4 @@
-"""Aggregation-join queries: the aggregate of the join's result set at an instant, and what changed between instants."""
+"""Aggregation-join queries: aggregates of the join's result set at an instant, and the changes between instants."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import InternalError, QueryError
 
 _EXACT = Context(prec=200)
-_GROUPED = ""  # the alias under which group keys and aggregates stand in a group's row
+_GROUPED = ""  # alias of group keys and aggregates in the row of a group
 
 Group = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A row that an evaluation emits: the instant and the columns in the order of `bound.outputs`."""
+    """A row that an evaluation emits: the instant, and the columns in the order of `bound.outputs`."""
 
     as_of_us: int
     row: tuple[Any, ...]
@@ -36,10 +36,10 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Combination:
-    """Rows that satisfy predicate and pair constraints together, whatever the windows: their numbers, their columns,
-    their group.
+    """Rows that satisfy the predicates and pair constraints together, regardless of the windows.
 
-    An error of the predicate or of a group key counts if the rows are ever in their windows together.
+    Holds the row numbers, columns and group. An error of the predicate or of a group key counts if the rows are ever in
+    their windows together.
     """
 
     numbers: tuple[int, ...]
@@ -49,8 +49,9 @@ class _Combination:
 
 
 def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, tuple[Any, ...]]:
-    """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before
-    HAVING.
+    """Return AS(t): the output row of each group at instant t, before HAVING.
+
+    A group is named by its keys, in a form in which NaN and null equal themselves.
     """
     feeds = _build_sources(bound, tables)
     return {
@@ -60,20 +61,21 @@ def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> d
 
 
 def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
-    """Return what evaluating at each of these instants emits, in their order."""
+    """Return the rows that evaluating at each of these instants emits, in their order."""
     feeds = _build_sources(bound, tables)
     combinations = _combinations(bound, feeds)
     return _emit_changes(bound, ((t_us, _members_at(bound, feeds, combinations, t_us)) for t_us in instants_us))
 
 
 def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[str, pa.Table]]]) -> list[Evaluation]:
-    """What evaluating at the end of each batch emits, given each batch's instant and the rows that are there by then."""
+    """Return the rows emitted at the end of each batch, given its instant and the rows arrived by then."""
     return _emit_changes(bound, ((t_us, _members(bound, tables, t_us)) for t_us, tables in batches))
 
 
 def _emit_changes(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
-    """Go from evaluation to evaluation: which groups are shown, which of them are emitted, and which shown ones became
-    empty.
+    """Go from evaluation to evaluation and emit changes.
+
+    Emit shown groups that are new or changed, and shown groups that became empty.
     """
     emitted: list[Evaluation] = []
     shown_before: set[Group] = set()
@@ -95,8 +97,9 @@ def _emit_changes(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, l
 
 
 def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[int]:
-    """Return the multiples of EVERY since the epoch from the first time on up to the largest time, or up to the end of
-    its tile.
+    """Return the multiples of EVERY since the epoch, from the first time to the largest time.
+
+    With tumbling windows, the last instant is the end of the last tile.
     """
     every_us = bound.query.every_us
     if every_us is None:
@@ -139,7 +142,7 @@ def _members(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> di
 def _members_at(
     bound: BoundQuery, feeds: list[SourceRows], combinations: list[_Combination], t_us: int
 ) -> dict[Group, list[Row]]:
-    """Per group the combinations with every row in its window at t."""
+    """Return, per group, the combinations with every row in its window at t."""
     has_every = bound.query.every_us is not None
     inside = [
         {row.number for row in (feed.in_window_every(t_us) if has_every else feed.in_window(t_us))} for feed in feeds
@@ -158,8 +161,9 @@ def _output_row(bound: BoundQuery, rows: list[Row], representative: Row | None =
 
 
 def _is_shown(bound: BoundQuery, rows: list[Row]) -> bool:
-    """Whether HAVING is true of a group that is not empty. A sum that overflows is an error, whatever HAVING says of
-    the group.
+    """Return whether HAVING is true of a group that is not empty.
+
+    A sum that overflows is an error, whatever HAVING says of the group.
     """
     for expr in (*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])):
         for node in walk(expr):
@@ -169,7 +173,7 @@ def _is_shown(bound: BoundQuery, rows: list[Row]) -> bool:
 
 
 def _grouped_value(bound: BoundQuery, expr: Expr, rows: list[Row], representative: Row | None) -> Any:
-    """An output of a group: keys from any of its rows, aggregates over all of them."""
+    """Evaluate an output of a group: keys from any of its rows, aggregates over all of them."""
     values: dict[tuple[str, str], Any] = dict(representative if representative is not None else rows[0])
 
     def settle(node: Expr) -> Expr:

@@ -1,5 +1,6 @@
-"""CAST on Python values: towards zero for whole numbers, NULL for text that is not a number, an error for what does not
-fit.
+"""CAST on Python values.
+
+Integers truncate towards zero, text that is not a number becomes NULL, and a value that does not fit is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def cast(value: Any, kind: pa.DataType) -> Any:
-    """The value as the given type; NULL stays NULL.
+    """Return the value as the given type; NULL stays NULL.
 
     >>> cast(-1.9, pa.int32()), cast("seven", pa.int64()), cast(True, pa.string())
     (-1, None, 'true')
@@ -117,7 +118,7 @@ def _to_date(value: Any, kind: pa.DataType) -> Any:
 
 
 def _to_timestamp(value: Any, kind: pa.TimestampType[Any, Any]) -> Any:
-    """Finer parts than the unit are cut off downwards."""
+    """Truncate parts finer than the unit downwards."""
     size_ns = NS_PER_UNIT[kind.unit]
     match value:
         case Instant(ns):

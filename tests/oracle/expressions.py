@@ -49,7 +49,7 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
 
 
 def evaluate(expr: Expr, row: Row) -> Any:
-    """The value of a bound expression on a row.
+    """Return the value of a bound expression on a row.
 
     >>> evaluate(Comparison("=", Column("k", "a"), Column("k", "b")), {("a", "k"): None, ("b", "k"): 1}) is None
     True
@@ -94,7 +94,10 @@ def _not(expr: Not, row: Row) -> bool | None:
 
 
 def _all_of(truths: Iterable[bool | None]) -> bool | None:
-    """From left to right, no further than the first false: what stands behind it is not evaluated, so it cannot raise."""
+    """Combine truth values from left to right, and stop at the first false.
+
+    The values after it are not evaluated, so they cannot raise.
+    """
     found: bool | None = True
     for truth in truths:
         if truth is False:
@@ -134,7 +137,7 @@ def _like(expr: Like, row: Row) -> bool | None:
 
 
 def matches_like(text: str, pattern: str) -> bool:
-    """SQL LIKE, one character of the pattern at a time.
+    """Match SQL LIKE, one character of the pattern at a time.
 
     >>> matches_like("10%", r"1_\\%"), matches_like("100", r"1_\\%")
     (True, False)
@@ -193,7 +196,7 @@ def _arithmetic(expr: Arithmetic, row: Row) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """A date computes as its midnight."""
+    """Return a date as its midnight, for arithmetic."""
     return midnight_of(value) if isinstance(value, dt.date) else value
 
 
@@ -202,7 +205,7 @@ def _divide(left: float, right: float) -> float | None:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """What truncated division leaves, so it has the sign of the dividend."""
+    """Return the remainder of truncated division, which has the sign of the dividend."""
     if right == 0:
         return None
     if isinstance(left, int) and isinstance(right, int):
@@ -224,7 +227,7 @@ def _decimal_arithmetic(op: str, left: Any, right: Any) -> Decimal | None:
 
 
 def _time_arithmetic(op: str, left: Any, right: Any) -> Any:
-    """A time and a duration make a time; two times make a duration."""
+    """Compute with times: a time and a duration make a time; two times make a duration."""
     match op, left, right:
         case "-", Instant(a), Instant(b):
             return Duration(a - b)

@@ -1,6 +1,4 @@
-"""The scalar functions of the query language on Python values; COALESCE, which stops at its first value, is with the
-expressions.
-"""
+"""The scalar functions of the query language on Python values; COALESCE, which stops early, is in `expressions`."""
 
 from __future__ import annotations
 
@@ -19,6 +17,8 @@ _EXACT = Context(prec=200)
 
 
 def null_if_any_null(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function return NULL if any argument is NULL."""
+
     @wraps(function)
     def call_unless_null(*args: Any) -> Any:
         return None if any(arg is None for arg in args) else function(*args)
@@ -45,7 +45,7 @@ def ceil(value: Any) -> Any:
 
 @null_if_any_null
 def round_half_away(value: Any) -> Any:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return _round_to_integer(value, _half_away_from_zero, ROUND_HALF_UP)
 
 
@@ -98,7 +98,7 @@ def trim_right(text: str) -> str:
 
 @null_if_any_null
 def substring(text: str, start: int, count: int | None = None) -> str:
-    """Counted from 1; 0 is taken as 1, a negative start counts from the end.
+    """Return a substring; positions count from 1, 0 means 1, and a negative start counts from the end.
 
     >>> substring("stream", 2, 3), substring("stream", -2), substring("stream", -8, 3)
     ('tre', 'am', 's')
@@ -138,7 +138,7 @@ def null_if(value: Any, unwanted: Any) -> Any:
 
 
 def greatest(*args: Any) -> Any:
-    """The largest argument that is not null; NaN is the largest number."""
+    """Return the largest argument that is not null; NaN is the largest number."""
     return _extreme(args, 1)
 
 
@@ -146,16 +146,16 @@ def least(*args: Any) -> Any:
     return _extreme(args, -1)
 
 
-def _extreme(args: tuple[Any, ...], wanted: int) -> Any:
+def _extreme(args: tuple[Any, ...], sign: int) -> Any:
     best = None
     for arg in args:
-        if arg is not None and (best is None or compare(arg, best) == wanted):
+        if arg is not None and (best is None or compare(arg, best) == sign):
             best = arg
     return best
 
 
 def part_of_time(name: str) -> Callable[..., Any]:
-    """YEAR … SECOND of a timestamp or a date, in UTC."""
+    """Return the function for YEAR … SECOND of a timestamp or a date, in UTC."""
 
     @null_if_any_null
     def part(value: Instant | dt.date) -> int:

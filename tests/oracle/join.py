@@ -22,7 +22,10 @@ WindowAt = Callable[[int], frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """One source of a query with its rows: for a stream in ≺ order, for a relation as they stand (at no time at all)."""
+    """One source of a query with its rows.
+
+    The rows of a stream are in ≺ order; those of a relation are in their own order and have no time.
+    """
 
     source: BoundSource
     members: tuple[Member, ...]
@@ -32,20 +35,21 @@ class SourceRows:
         return rows_in_window(self.source.window, rows, t_us) if self.source.is_stream else rows
 
     def in_window_every(self, t_us: int) -> list[StreamRow]:
-        """The rows in the window at an instant of EVERY."""
+        """Return the rows in the window at an instant of EVERY."""
         rows = [row for row, _ in self.members]
         return rows_in_window_every(self.source.window, rows, t_us) if self.source.is_stream else rows
 
 
 def join_rows(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:
-    """The result rows of a query over finite tables, given by stream or relation name; columns in the order of
-    `bound.outputs`.
+    """Return the result rows of a query over finite tables, with columns in the order of `bound.outputs`.
+
+    Tables are given by stream or relation name.
     """
     return [tuple(evaluate(output.expr, row) for output in bound.outputs) for row in join_matches(bound, tables)]
 
 
 def join_matches(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> Iterator[Row]:
-    """The combinations that are results, each as one row with the columns of all sources."""
+    """Yield the combinations that are results, each as one row with the columns of all sources."""
     feeds = [build_source_rows(source, tables[source.schema.name]) for source in bound.sources]
     where = split_where(bound)
     windows = [_cache_window_numbers(feed) for feed in feeds]
@@ -73,7 +77,10 @@ def build_source_rows(source: BoundSource, table: pa.Table) -> SourceRows:
 
 
 def pairs_hold(bound: BoundQuery, rows: list[StreamRow]) -> bool:
-    """Whether every given pair constraint holds: WINDOW = w between all streams, WINDOW (A, B) = w, DWINDOW (A, B) = w."""
+    """Return whether every pair constraint holds.
+
+    The constraints are WINDOW = w between all streams, WINDOW (A, B) = w, and DWINDOW (A, B) = w.
+    """
     at_us = {source.alias: row.ts_us for source, row in zip(bound.sources, rows, strict=True) if source.is_stream}
     if bound.query.all_pairs_us is not None and max(at_us.values()) - min(at_us.values()) > bound.query.all_pairs_us:
         return False
@@ -85,7 +92,7 @@ def pairs_hold(bound: BoundQuery, rows: list[StreamRow]) -> bool:
 
 
 def admitted_members(where: WherePredicates, feeds: list[SourceRows]) -> list[list[Member]]:
-    """Per source, the rows that can be part of a combination. Windows count the others as well."""
+    """Return, per source, the rows that can be part of a combination. Windows count the other rows too."""
     chosen = [find_admitted_rows(where, number, (row for _, row in feed.members)) for number, feed in enumerate(feeds)]
     return [list(compress(feed.members, keep)) for feed, keep in zip(feeds, chosen, strict=True)]
 
@@ -95,5 +102,5 @@ def merge_columns(combination: tuple[Member, ...]) -> Row:
 
 
 def _cache_window_numbers(feed: SourceRows) -> WindowAt:
-    """The numbers of the rows in the feed's window at an instant, each instant worked out once."""
+    """Return a cached function from an instant to the numbers of the rows in the window."""
     return cache(lambda t_us: frozenset(row.number for row in feed.in_window(t_us)))

@@ -1,10 +1,9 @@
 """The WHERE clause row by row: which rows a source admits, which combinations hold, and which errors count.
 
-- A row fails its source if any predicate that reads this source alone is false or NULL. It is then evaluated in no
-  other expression.
-- Every part of another predicate that reads one source and is evaluated in any case is evaluated on all rows that do
-  not fail. An error
-  there counts even if the row meets no other.
+- A row fails its source if any predicate that reads this source alone is false or NULL. No other expression is
+  evaluated on it.
+- Some parts of other predicates read one source and are always evaluated. They are evaluated on all rows that do not
+  fail. An error there counts even if the row matches no other.
 - A combination fails if any predicate is false or NULL. An error counts on a combination that no predicate fails.
 """
 
@@ -33,7 +32,7 @@ from watersmeet.errors import QueryError
 
 @dataclass(frozen=True, slots=True)
 class WherePredicates:
-    """The predicates of a query: those of each source alone, and those over several."""
+    """The predicates of a query: those of each source alone, and those over several sources."""
 
     own: tuple[tuple[Expr, ...], ...]
     shared: tuple[Expr, ...]
@@ -41,6 +40,7 @@ class WherePredicates:
 
 
 def split_where(bound: BoundQuery) -> WherePredicates:
+    """Split the WHERE clause by the sources that its conjuncts read."""
     parts = [] if bound.where is None else list(_conjuncts(bound.where))
     aliases = [source.alias for source in bound.sources]
     first_stream = aliases[bound.stream_inputs[0]]
@@ -55,7 +55,7 @@ def split_where(bound: BoundQuery) -> WherePredicates:
 
 
 def find_admitted_rows(where: WherePredicates, number: int, rows: Iterable[Row]) -> list[bool]:
-    """Return whether each row of a source can be part of a combination; raises an error that counts."""
+    """Return whether each row of a source can be part of a combination; raise an error that counts."""
     found = []
     for row in rows:
         found.append(holds(where.own[number], row))
@@ -66,7 +66,7 @@ def find_admitted_rows(where: WherePredicates, number: int, rows: Iterable[Row])
 
 
 def holds(predicates: Sequence[Expr], row: Row) -> bool:
-    """Whether all predicates are true. One that is false or NULL decides, whatever the others raise."""
+    """Return whether all predicates are true. One that is false or NULL decides, whatever the others raise."""
     first_error: QueryError | None = None
     for predicate in predicates:
         try:
@@ -80,7 +80,7 @@ def holds(predicates: Sequence[Expr], row: Row) -> bool:
 
 
 def _conjuncts(where: Expr) -> Iterator[Expr]:
-    """`x BETWEEN l AND h` is `x >= l AND x <= h`."""
+    """Yield the conjuncts; `x BETWEEN l AND h` is `x >= l AND x <= h`."""
     if isinstance(where, And):
         for arg in where.args:
             yield from _conjuncts(arg)
@@ -92,7 +92,7 @@ def _conjuncts(where: Expr) -> Iterator[Expr]:
 
 
 def _operands(expr: Expr) -> Iterator[Expr]:
-    """The largest parts over one source that no CASE, AND, OR or COALESCE can skip."""
+    """Yield the largest parts over one source that no CASE, AND, OR or COALESCE can skip."""
     if len(sources_of(expr)) == 1:
         yield expr
         return
@@ -108,7 +108,7 @@ def _operands(expr: Expr) -> Iterator[Expr]:
 
 
 def _list_grouped_expressions(bound: BoundQuery) -> Iterator[Expr]:
-    """Group keys and arguments of aggregates: those over one source are evaluated on its rows."""
+    """Yield group keys and arguments of aggregates; those over one source are evaluated on its rows."""
     yield from bound.group_by
     shown = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]
     yield from (

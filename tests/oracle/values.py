@@ -1,7 +1,7 @@
-"""Python values for Arrow ones, and the one total order the semantics know.
+"""Python values for Arrow values, and the total order of the semantics.
 
-Every value is what `to_pylist` gives, but for points in time: those become an `Instant`, which keeps nanoseconds and
-knows no zone.
+Values are those of `to_pylist`, except points in time: they become an `Instant`, which keeps nanoseconds and has no
+zone.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Instant(NamedTuple):
 
 
 class Duration(NamedTuple):
-    """A stretch of time in nanoseconds."""
+    """A length of time in nanoseconds."""
 
     ns: int
 
 
 def column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """A column as Python values: None for null, `Instant` for timestamps.
+    """Return a column as Python values: None for null, `Instant` for timestamps.
 
     >>> column_values(pa.chunked_array([pa.array([1, None], pa.timestamp("ms"))]))
     [Instant(ns=1000000), None]
@@ -62,7 +62,7 @@ def column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
 
 
 def literal_value(value: Any) -> Any:
-    """A literal's value as the oracle computes with it."""
+    """Return the value of a literal in the oracle's representation."""
     if isinstance(value, dt.datetime):
         return instant_of(value)
     if isinstance(value, dt.timedelta):
@@ -71,13 +71,13 @@ def literal_value(value: Any) -> Any:
 
 
 def instant_of(moment: dt.datetime) -> Instant:
-    """A datetime without a zone is taken as UTC."""
+    """Return a datetime as an instant; without a zone, it is UTC."""
     since_epoch = moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)
     return Instant((since_epoch // dt.timedelta(microseconds=1)) * NS_PER_US)
 
 
 def datetime_of(instant: Instant) -> dt.datetime:
-    """The calendar's view of an instant, in UTC, nanoseconds cut off (downwards)."""
+    """Return the calendar date and time of an instant, in UTC, with nanoseconds truncated downwards."""
     return _EPOCH + dt.timedelta(microseconds=instant.ns // NS_PER_US)
 
 
@@ -90,10 +90,10 @@ def midnight_of(day: dt.date) -> Instant:
 
 
 def event_times_us(column: pa.ChunkedArray[Any], unit: str | None = None) -> list[int]:
-    """Return event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers in
-    their unit.
+    """Return event times in microseconds, rounded down.
 
-    An integer without a unit counts microseconds.
+    Timestamps may have any unit and zone, dates count as midnight, and integers have the given unit. An integer without
+    a unit counts microseconds.
 
     >>> event_times_us(pa.chunked_array([pa.array([-1], pa.timestamp("ns"))]))
     [-1]
@@ -118,7 +118,9 @@ def is_nan(value: Any) -> bool:
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1: the order of two values that are not null. NaN equals NaN and is above every number; -0.0 equals 0.0.
+    """Return -1, 0 or 1: the order of two values that are not null.
+
+    NaN equals NaN and is above every number; -0.0 equals 0.0.
 
     >>> compare(float("nan"), float("inf")), compare(-0.0, 0.0), compare("Z", "a")
     (1, 0, -1)
@@ -131,8 +133,8 @@ def compare(left: Any, right: Any) -> int:
 def sort_key(value: Any) -> tuple[int, Any]:
     """Return a key that puts nulls first, then values in their order, then NaN.
 
-    Lists and the entries of maps compare from left to right, a list before the longer ones that start with it; structs
-    field by field.
+    Lists and the entries of maps compare from left to right, and a list precedes the longer ones that start with it.
+    Structs compare field by field.
 
     >>> sorted([float("nan"), 1.0, None, -1.0], key=sort_key)
     [None, -1.0, 1.0, nan]
@@ -147,20 +149,20 @@ def sort_key(value: Any) -> tuple[int, Any]:
         return (1, tuple(sort_key(field) for field in value.values()))
     if (
         isinstance(value, list) or type(value) is tuple
-    ):  # a tuple is an entry of a map; instants and durations are named ones
+    ):  # a tuple is a map entry; instants and durations are named tuples
         return (1, tuple(sort_key(element) for element in value))
     return (1, value)
 
 
 def table_rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows of a table as tuples of Python values."""
+    """Return the rows of a table as tuples of Python values."""
     if not table.num_columns:
         return [()] * table.num_rows
     return list(zip(*(column_values(column) for column in table.columns), strict=True))
 
 
 def as_multiset(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
-    """Rows with their multiplicities; NaN equals NaN, -0.0 equals 0.0, and 1.0 is not mistaken for true.
+    """Return rows with their multiplicities; NaN equals NaN, -0.0 equals 0.0, and 1.0 differs from true.
 
     >>> as_multiset([(float("nan"),), (float("nan"),)]) == as_multiset([(float("nan"),)] * 2)
     True

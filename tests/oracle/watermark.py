@@ -1,4 +1,4 @@
-"""Which rows are late, batch by batch, as the semantics have it."""
+"""Late rows, batch by batch, by the definition."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _MILLISECOND_US = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a stream arrives: its batches in order, how late its rows may be, and how long it may be silent (None: for
-    ever).
+    """Arrival of a stream: its batches in order, its lateness, and its idle timeout (None: no timeout).
 
-    `unit` is the unit of integer times, microseconds where it is None.
+    `unit` is the unit of integer times; None means microseconds.
     """
 
     time: str
@@ -32,9 +31,9 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What comes of the arrivals: per stream the rows that are joined and the number that came late.
+    """Result of the arrivals: per stream, the rows that are joined and the number of late rows.
 
-    `watermarks_us` is the query's watermark at the start of each round, and last the one after all rounds.
+    `watermarks_us` has the query's watermark at the start of each round, and finally the one after all rounds.
     """
 
     tables: dict[str, pa.Table]
@@ -44,7 +43,7 @@ class Admission:
 
 @dataclass(slots=True)
 class _StreamProgress:
-    """What earlier batches showed of a stream."""
+    """State of a stream after its earlier batches."""
 
     arrival: Arrival
     largest_us: int | None = None
@@ -69,8 +68,10 @@ class _StreamProgress:
 
 
 def admit(arrivals: Mapping[str, Arrival]) -> Admission:
-    """Round r brings the r-th batch of every stream; a row is late when its time is below the watermark at the start of
-    its round.
+    """Admit the rows of all arrivals.
+
+    Round r brings the r-th batch of every stream. A row is late if its time is below the watermark at the start of its
+    round.
     """
     streams = {name: _StreamProgress(arrival) for name, arrival in arrivals.items()}
     watermarks_us = [_BEFORE_EVERYTHING]
@@ -92,7 +93,7 @@ def admit(arrivals: Mapping[str, Arrival]) -> Admission:
 
 
 def query_watermark_us(streams: Sequence[_StreamProgress], began_us: int | None) -> float:
-    """The smallest watermark of the streams that are not idle."""
+    """Return the smallest watermark of the streams that are not idle."""
     clock_us = max((stream.largest_us for stream in streams if stream.largest_us is not None), default=None)
     if clock_us is None or began_us is None:
         return _BEFORE_EVERYTHING
@@ -100,10 +101,11 @@ def query_watermark_us(streams: Sequence[_StreamProgress], began_us: int | None)
 
 
 def _is_idle(stream: _StreamProgress, clock_us: int, began_us: int) -> bool:
-    """Whether the stream's last sign of life is more than its timeout behind the largest event time seen on any stream.
+    """Return whether a stream is idle.
 
-    A stream that never showed a row counts from the smallest time of the first round that brought any. The stream that
-    set the clock is never idle, so there is always one that is not.
+    A stream is idle if its last time is more than its timeout behind the largest event time of any stream. A stream
+    without rows counts from the smallest time of the first round that brought any. The stream with the largest time is
+    never idle, so at least one is not.
     """
     alive_us = began_us if stream.largest_us is None else stream.largest_us
     return stream.arrival.idle_us is not None and clock_us - alive_us > stream.arrival.idle_us

@@ -1,4 +1,4 @@
-"""Windows at an instant, as the table in the semantics has them."""
+"""Windows at an instant, by the table in the semantics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, 
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
-    """A row of a stream: its place in the input, its event time, its columns by name."""
+    """A row of a stream: its number in the input, its event time, and its columns by name."""
 
     number: int
     ts_us: int
@@ -20,8 +20,9 @@ class StreamRow:
 
 
 def rows_in_window(window: Window | None, rows: Sequence[StreamRow], t_us: int) -> list[StreamRow]:
-    """The rows of a stream that are in its window at instant t; `rows` are in ≺ order. A stream with no window keeps
-    everything.
+    """Return the rows of a stream that are in its window at instant t; `rows` are in ≺ order.
+
+    A stream without a window keeps everything.
     """
     so_far = [row for row in rows if row.ts_us <= t_us]
     match window:
@@ -37,8 +38,9 @@ def rows_in_window(window: Window | None, rows: Sequence[StreamRow], t_us: int) 
 
 
 def rows_in_window_every(window: Window | None, rows: Sequence[StreamRow], t_us: int) -> list[StreamRow]:
-    """The same at an instant of EVERY: a tumbling window shows its finished tile, and begins the next one microsecond
-    later.
+    """Return the rows in the window at an instant of EVERY.
+
+    A tumbling window shows its finished tile, and starts the next one a microsecond later.
     """
     if not isinstance(window, TumbleWindow):
         return rows_in_window(window, rows, t_us)
@@ -50,9 +52,9 @@ def rows_in_window_every(window: Window | None, rows: Sequence[StreamRow], t_us:
 
 
 def sort_stream_rows(rows: Sequence[StreamRow], time: str, columns: Sequence[str]) -> list[StreamRow]:
-    """Rows in ≺ order: by event time, then by the remaining columns from left to right.
+    """Return rows in ≺ order: by event time, then by the remaining columns from left to right.
 
-    What the event time does not show of the time column (nanoseconds) decides last; rows equal in every column are
+    Parts of the time column that the event time does not show (nanoseconds) decide last. Rows equal in every column are
     interchangeable.
     """
     remaining = [name for name in columns if name != time]

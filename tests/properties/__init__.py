@@ -1,1 +1,1 @@
-"""What must hold of every query: generated cases against the oracle, and relations between runs."""
+"""Properties of every query: generated cases against the oracle, and relations between runs."""

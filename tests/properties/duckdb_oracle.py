@@ -1,8 +1,7 @@
-"""A second oracle: the same case as one DuckDB query over the finite input, written from the case's own pieces, not
-from our parser.
+"""A second oracle: the case as one DuckDB query over finite input, written from its own pieces, without our parser.
 
-A row's window becomes the last instant at which the row is inside; a combination is a result when its largest time is
-not beyond any of those. For ROWS windows the C-th row after a row pushes it out, which is `lead(ts, C)` in ≺ order.
+The window of a row becomes the last instant at which the row is inside. A combination is a result if its largest time
+is not beyond any of those instants. For ROWS windows, the C-th row after a row pushes it out: `lead(ts, C)` in ≺ order.
 """
 
 from __future__ import annotations
@@ -30,14 +29,16 @@ _PAIR = re.compile(r"(D?)WINDOW \((\w+), (\w+)\) = ")
 
 
 def open_duckdb() -> duckdb.DuckDBPyConnection:
+    """Open a connection with one thread, in UTC."""
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 
 def make_portable(case: QueryCase) -> QueryCase:
-    """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it
-    orders as we do.
+    """Return the part of the case that DuckDB can express.
+
+    It keeps predicates that DuckDB reads as we do, ids as outputs, and columns that DuckDB orders as we do.
     """
     tables = {
         name: table.drop_columns(["n"]) if "n" in table.column_names else table for name, table in case.tables.items()
@@ -51,7 +52,7 @@ def make_portable(case: QueryCase) -> QueryCase:
 
 
 def duckdb_rows(connection: duckdb.DuckDBPyConnection, case: QueryCase) -> Counter[tuple[int, ...]]:
-    """Ids of the result rows of a portable case, with their multiplicities."""
+    """Return the ids of the result rows of a portable case, with their multiplicities."""
     for source in case.sources:
         connection.register(source.name, _plain_table(source))
     return Counter(connection.execute(duckdb_text(case)).fetchall())
@@ -66,13 +67,16 @@ def duckdb_text(case: QueryCase) -> str:
     conditions += [condition for piece in case.constraints for condition in _constraint(piece, streams)]
     conditions += [f"({piece.text})" for piece in case.predicates]
     ids = ", ".join(f"{item.alias}.id" for item in case.items)
-    return f"WITH {views}\nSELECT {ids} FROM {', '.join(item.alias for item in case.items)} WHERE {' AND '.join(conditions)}"
+    return (
+        f"WITH {views}\nSELECT {ids} FROM {', '.join(item.alias for item in case.items)} WHERE "
+        f"{' AND '.join(conditions)}"
+    )
 
 
 def _plain_table(source: SourceData) -> pa.Table:
-    """The table with the raw number of its time column, and without what DuckDB takes differently.
+    """Return the table with the raw number of its time column, in types that DuckDB treats as we do.
 
-    Dictionaries would be ordered by code, zoned nanoseconds compare with no other unit (keys have no fractions of a
+    DuckDB orders dictionaries by code. Zoned nanoseconds compare with no other unit (keys have no fractions of a
     second), and half-precision floats are unknown.
     """
     table = source.table
@@ -116,7 +120,7 @@ def _time_us(source: SourceData) -> str:
 
 
 def _floor(value: str, step: int) -> str:
-    """The largest multiple of the step at or below the value, also for negative values."""
+    """Return the largest multiple of the step at or below the value, also for negative values."""
     return f"{value} - ((({value}) % {step}) + {step}) % {step}"
 
 

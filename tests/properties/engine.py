@@ -1,4 +1,4 @@
-"""The engine under test, and what it is compared with."""
+"""The engine under test, and comparisons of its result."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ Rows = Counter[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """What a run gives: its rows, and what became of every stream's rows."""
+    """The rows of a run, and the ledger of every stream."""
 
     rows: Rows
     ledger: dict[str, dict[str, int]]
 
 
 def collect(case: QueryCase, plan: Plan | None = None) -> EngineAnswer:
-    """The case's tables whole, each as one batch, so nothing is late."""
+    """Run the case with each table as one batch, so no row is late."""
     streams = {source.name: declare_source(source) for source in case.sources}
     return _run(case, streams, plan)
 
 
 def declare_source(source: SourceData) -> watersmeet.Stream | watersmeet.Relation:
+    """Declare the table as a stream or a relation."""
     if source.time is None:
         return watersmeet.relation(source.table)
     return watersmeet.stream(source.table, time=source.time, unit=source.unit)
 
 
 def collect_arriving(case: QueryCase, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> EngineAnswer:
-    """The case's streams in batches, its relations whole."""
+    """Run the case with its streams in batches and its relations as one table."""
     streams: dict[str, Any] = {
         source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None
     }
@@ -56,28 +57,31 @@ def collect_arriving(case: QueryCase, arrivals: Mapping[str, Arrival], plan: Pla
 
 
 def expected_rows(case: QueryCase) -> Rows:
+    """Return the oracle's rows."""
     return as_multiset(join_rows(case.bound, case.tables))
 
 
-def assert_same(case: QueryCase, actual: Rows, wanted: Rows, fails: Callable[[QueryCase], bool] | None = None) -> None:
-    """Fails with the rows lost and the rows too many, and with the smallest case that still fails."""
-    if actual == wanted:
+def assert_same(
+    case: QueryCase, actual: Rows, expected: Rows, fails: Callable[[QueryCase], bool] | None = None
+) -> None:
+    """Fail with the lost and the extra rows, and with the smallest case that still fails."""
+    if actual == expected:
         return
     report = [
-        f"lost: {sorted(map(str, (wanted - actual).elements()))[:5]}",
-        f"too many: {sorted(map(str, (actual - wanted).elements()))[:5]}",
+        f"lost: {sorted(map(str, (expected - actual).elements()))[:5]}",
+        f"extra: {sorted(map(str, (actual - expected).elements()))[:5]}",
     ]
     report.append(str(case if fails is None else shrink(case, fails)))
     raise AssertionError("\n".join([f"seed {case.seed}", case.text, *report]))
 
 
 @contextmanager
-def add_failure_note(what: str) -> Iterator[None]:
-    """Whatever fails inside says what it was about."""
+def add_failure_note(note: str) -> Iterator[None]:
+    """Add a note to any error inside the context."""
     try:
         yield
     except Exception as error:
-        error.add_note(what)
+        error.add_note(note)
         raise
 
 

@@ -1,6 +1,6 @@
-"""`collect` gives the oracle's rows, whatever the query: the main test.
+"""`collect` returns the oracle's rows for every query: the main test.
 
-A failure prints its seed, and the smallest case that still fails; `generate(seed)` makes the case again.
+A failure prints its seed, and the smallest case that still fails; `generate_case(seed)` makes the case again.
 WATERSMEET_SEED moves the whole run to other seeds.
 """
 
@@ -37,7 +37,7 @@ ARRIVING_SEEDS_PER_CHUNK = scale_volume(30)
 
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
-#: Checked whole, in any batches, in any order within the lateness, and with late rows.
+#: Seeds checked in one batch, in any batches, in any order within the lateness, and with late rows.
 SEEDS_CHECKED_IN_EVERY_WAY = range(
     FIRST_SEED, FIRST_SEED + min(CHUNKS * SEEDS_PER_CHUNK, ARRIVING_CHUNKS * ARRIVING_SEEDS_PER_CHUNK)
 )
@@ -86,32 +86,32 @@ def check_one_batch(case: QueryCase) -> None:
 
 
 def check_plans(rng: Random, case: QueryCase) -> None:
-    """Every plan, on the whole input or on batches of it."""
-    wanted = expected_rows(case)
+    """Check every plan, on the whole input or in batches."""
+    expected = expected_rows(case)
     for plan in random_plans(rng, case):
         with add_failure_note(f"plan {plan.to_dict()}"):
             if rng.random() < 0.5:
-                assert_same(case, collect(case, plan).rows, wanted, partial(_plan_matters, plan))
+                assert_same(case, collect(case, plan).rows, expected, partial(_plan_matters, plan))
             else:
-                assert_same(case, collect_arriving(case, arrive_in_any_batches(rng, case), plan).rows, wanted)
+                assert_same(case, collect_arriving(case, arrive_in_any_batches(rng, case), plan).rows, expected)
 
 
 def check_late_rows(case: QueryCase, arrivals: StreamArrivals) -> None:
     admission = admit(arrivals)
     answer = collect_arriving(case, arrivals)
     arrived = {name: sum(batch.num_rows for batch in arrival.batches) for name, arrival in arrivals.items()}
-    wanted = {
+    expected = {
         name: {"arrived": arrived[name], "kept": arrived[name] - late, "late": late, "shed": 0}
         for name, late in admission.late.items()
     }
-    assert answer.ledger == wanted, f"{case}\n{arrivals}"
+    assert answer.ledger == expected, f"{case}\n{arrivals}"
     assert_same(case, answer.rows, expected_rows(case.with_tables(case.tables | admission.tables)))
 
 
 def _plan_matters(plan: Plan, case: QueryCase) -> bool:
     try:
         return collect(case, plan).rows != expected_rows(case)
-    except PlanError:  # the plan names a source that the smaller case no longer has
+    except PlanError:  # the plan names a source that the smaller case lacks
         return False
 
 

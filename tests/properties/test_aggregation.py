@@ -1,5 +1,4 @@
-"""Every plan of an aggregation query emits the oracle's groups at every instant, whatever the batches and the order of
-arrival.
+"""Every plan of an aggregation emits the oracle's groups at every instant, for all batches and arrival orders.
 
 A failure prints its seed, and the smallest case that still fails. WATERSMEET_SEED moves the whole run to other seeds.
 """
@@ -49,7 +48,7 @@ def test_every_placement_of_early_aggregation_emits_the_oracles_groups(chunk: in
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_batches_disorder_and_a_change_of_plan_between_batches_change_nothing(chunk: int) -> None:
+def test_batches_disorder_and_plan_changes_do_not_change_the_rows(chunk: int) -> None:
     for seed in _seeds(chunk, ARRIVING_SEEDS):
         check_arriving(seed)
 
@@ -100,7 +99,7 @@ def assert_same(
         report.append(f"overflow: engine {actual is None}, oracle {wanted is None}")
     else:
         report.append(f"lost: {sorted(map(str, (wanted - actual).elements()))[:5]}")
-        report.append(f"too many: {sorted(map(str, (actual - wanted).elements()))[:5]}")
+        report.append(f"extra: {sorted(map(str, (actual - wanted).elements()))[:5]}")
     smallest = case if plan is None else shrink(case, _fails_by(plan))
     raise AssertionError("\n".join([*report, str(smallest)]))
 
@@ -109,7 +108,7 @@ def _fails_by(plan: Plan) -> Callable[[QueryCase], bool]:
     def fails(case: QueryCase) -> bool:
         try:
             return collect_groups(case, plan) != expected_groups(case)
-        except WatersmeetError:  # the plan names a source that the smaller case no longer has
+        except WatersmeetError:  # the plan names a source that the smaller case lacks
             return False
 
     return fails

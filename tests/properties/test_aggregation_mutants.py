@@ -1,4 +1,4 @@
-"""Check the checker: every mutant of the aggregation must be caught, by the same comparisons, within few cases."""
+"""Every mutant of the aggregation is caught by the same comparisons, within few cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
 
 
 def is_caught(seed: int) -> bool:
-    """Only a wrong answer counts: a mutant that merely crashes would show nothing of the checker."""
+    """Return whether the result is wrong; a mutant that merely crashes does not count."""
     try:
         check_one_batch(generate_aggregation(seed))
         check_arriving(seed)

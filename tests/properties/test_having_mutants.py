@@ -1,5 +1,6 @@
-"""Check the checker: every mistake about HAVING and about tiles is caught, by generated queries or by the timelines of
-finished tiles.
+"""Every mutant of HAVING and of tiles is caught.
+
+Generated queries or the timelines of finished tiles catch it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check the checker: every mutant of the engine must be caught, by the same comparisons, within few cases."""
+"""Every mutant of the join is caught by the same comparisons, within few cases."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_engine_as_it_is_passes_the_cases_that_catch_the_mutants() -> None:
 
 
 def is_caught(seed: int) -> bool:
-    """Only a wrong answer counts: a mutant that merely crashes would show nothing of the checker."""
+    """Return whether the result is wrong; a mutant that merely crashes does not count."""
     try:
         for check in CHECKS:
             check(seed)

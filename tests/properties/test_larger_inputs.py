@@ -1,6 +1,6 @@
 """Inputs too large for brute force, against DuckDB; and small ones cut as if they were large.
 
-Small tables never fill a pane, a piece or a stretch, so here either the tables grow or the limits shrink.
+Small tables never fill a pane, a piece or a time slice, so here either the tables grow or the limits shrink.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_larger_inputs_give_duckdbs_rows(connection: duckdb.DuckDBPyConnection, 
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_cutting_work_into_tiny_pieces_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cutting_work_into_tiny_pieces_gives_the_same_rows(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouped_runs, "PIECE_ROWS", 1 + chunk % 3)
     monkeypatch.setattr(cores, "MIN_PARALLEL_ROWS", 1 + chunk % 2 * 100)
     monkeypatch.setattr(admission, "MIN_SLICE_ROWS", 1 + chunk % 4)

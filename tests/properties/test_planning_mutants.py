@@ -1,4 +1,4 @@
-"""Check the checker: the tests of shown plans and of the grid catch every mutant of the planner."""
+"""The tests of shown plans and of the grid catch every mutant of the planner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_planner_as_it_is_passes_all_checks(tmp_path: Path) -> None:
 
 
 def is_caught(check: Callable[[Path], None], folder: Path) -> bool:
-    """Only a failed expectation counts: a mutant that crashes shows nothing of the checker."""
+    """Return whether an expectation fails; a mutant that crashes does not count."""
     try:
         check(folder)
     except (AssertionError, pytest.fail.Exception):

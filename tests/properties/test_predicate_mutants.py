@@ -1,4 +1,4 @@
-"""Every mutant of the tests of predicates is caught, by the comparisons with the oracle, within few cases."""
+"""Every mutant of predicate tests is caught by comparison with the oracle, within few cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
 
 
 def is_caught(seed: int) -> bool:
-    """Return whether a wrong answer shows the mistake: other rows, or an error in the query where the oracle has rows."""
+    """Return whether the result shows the mistake.
+
+    It has other rows, or an error although the oracle has rows.
+    """
     try:
         check_arrivals(seed)
         check_raising_plans(seed)

@@ -1,7 +1,7 @@
-"""Whether a query stops with an error depends on the query and its rows alone: every plan and every split agree with
-the oracle.
+"""Whether a query stops with an error depends only on the query and its rows.
 
-A failure prints its seed and the case. WATERSMEET_SEED moves the whole run to other seeds.
+Every plan and every split agree with the oracle. A failure prints its seed and the case. WATERSMEET_SEED moves the
+whole run to other seeds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNKS = 10
 SEEDS_PER_CHUNK = 60
 PLANNED_SEEDS_PER_CHUNK = 20
 
-#: The rows, or None where the query stops with an error.
+#: The rows, or None if the query stops with an error.
 Outcome = Rows | None
 
 

@@ -1,7 +1,7 @@
-"""Relations between runs of the engine, the oracle left out: splits, orders of arrival, shifted times, renamed keys,
-larger windows.
+"""Relations between runs of the engine, without the oracle.
 
-Hypothesis draws the seeds; a failing case is made small by our own shrinker, which knows what a case is made of.
+They cover splits, arrival orders, shifted times, renamed keys and larger windows. Hypothesis draws the seeds; our own
+shrinker, which knows the structure of a case, makes a failing case small.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXAMPLES = settings(
 
 seeds = st.integers(0, 2**32 - 1)
 
-#: What another way to run the case gives, or None where there is no such way.
+#: Rows of another way to run the case, or None if there is no such way.
 Other = Callable[[Random, QueryCase], Rows | None]
 
 

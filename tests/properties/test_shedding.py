@@ -1,5 +1,6 @@
-"""Shedding: the results are those over the kept rows, the same rows whatever the plan or the batches, and every row is
-accounted for.
+"""Shedding: the results are those over the kept rows, for every plan and every split into batches.
+
+Every row is accounted for.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
 
 def choose_drop_plan(rng: Random, case: QueryCase) -> Plan:
-    """A drop rate for some of the streams, edges included."""
+    """Choose a drop rate for some of the streams, edges included."""
     alias_of = {item.name: item.alias for item in case.items if item.name in case.streams}
     drop = tuple((alias, rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))) for alias in alias_of.values() if rng.random() < 0.8)
     return Plan(drop=drop, drop_seed=rng.randrange(5))
 
 
 def list_drop_boxes(case: QueryCase, plan: Plan) -> dict[str, DropBox]:
-    """By stream, from the plan's words alone."""
+    """Return the drop boxes by stream, from the plan alone."""
     named = {item.alias: item.name for item in case.items}
     return {named[alias]: DropBox(named[alias], 1 - share, plan.drop_seed) for alias, share in plan.drop}
 
@@ -73,7 +74,7 @@ def test_every_plan_that_drops_gives_exactly_the_results_over_the_kept_rows(chun
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_late_rows_are_late_and_the_ledger_closes_to_the_row(chunk: int) -> None:
+def test_late_rows_are_counted_and_the_ledger_balances(chunk: int) -> None:
     for seed in range(FIRST_SEED + chunk * SEEDS_PER_CHUNK, FIRST_SEED + (chunk + 1) * SEEDS_PER_CHUNK):
         rng, case = Random(seed), generate_case(seed)
         shed, arrivals = choose_drop_plan(rng, case), arrive_with_late_rows(rng, case)
@@ -93,7 +94,7 @@ def test_late_rows_are_late_and_the_ledger_closes_to_the_row(chunk: int) -> None
         assert_same(case, answer.rows, expected_rows(case.with_tables(kept)))
 
 
-def test_a_share_of_one_is_no_shedding_and_a_larger_share_keeps_more() -> None:
+def test_keeping_everything_sheds_nothing_and_a_larger_share_keeps_more() -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + scale_volume(100)):
         case = generate_case(seed)
         names = [item.alias for item in case.items if item.name in case.streams and not _read_twice(case, item.name)]
@@ -105,7 +106,7 @@ def test_a_share_of_one_is_no_shedding_and_a_larger_share_keeps_more() -> None:
             assert not some - collect(case).rows
 
 
-def test_the_ledger_closes_batch_by_batch() -> None:
+def test_the_ledger_balances_after_every_batch() -> None:
     table = pa.table({"ts": list(range(100)), "k": [n % 7 for n in range(100)]})
     streams = {name: wm.stream([table.slice(at, 10) for at in range(0, 100, 10)], time="ts") for name in "ab"}
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 20 MICROSECONDS], b [RANGE 20 MICROSECONDS] WHERE a.k = b.k"

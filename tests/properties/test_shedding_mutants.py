@@ -1,4 +1,4 @@
-"""Check the checker: every mutant of shedding aggregations must be caught by the comparison it is meant for."""
+"""Every mutant of shedding aggregations is caught by its check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shedding aggregation emits the same rows whether or not it is restarted between batches."""
+"""A shedding aggregation emits the same rows with and without restarts between batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_saved_and_restored_at_random_batches_the_rows_are_the_same(chunk: int) -> None:
+def test_restarts_at_random_batches_do_not_change_the_rows(chunk: int) -> None:
     first = FIRST_SEED + chunk * SEEDS_PER_CHUNK
     emitting = sum(check_restarts(seed) for seed in range(first, first + SEEDS_PER_CHUNK))
     assert emitting >= SEEDS_PER_CHUNK // 2, "too few of the cases emit rows"
@@ -37,7 +37,7 @@ def test_jobs_over_directories_restarted_at_random_batches_write_the_same_rows(t
 
 
 def check_restarts(seed: int) -> bool:
-    """Compare a restarted run with an uninterrupted one; False where neither emits a row."""
+    """Compare a restarted run with an uninterrupted one; return False if neither emits a row."""
     shedding = generate_shedding(seed)
     with add_failure_note(f"seed {seed}\n{shedding.case.text}"):
         wanted = emit_uninterrupted(shedding)
@@ -46,7 +46,7 @@ def check_restarts(seed: int) -> bool:
 
 
 def check_directories(seed: int, path: Path) -> bool:
-    """Compare jobs over directories with a run in memory; False where neither emits a row."""
+    """Compare jobs over directories with a run in memory; return False if neither emits a row."""
     shedding = generate_shedding(seed)
     with add_failure_note(f"seed {seed}\n{shedding.case.text}"):
         wanted = emit_uninterrupted(shedding)

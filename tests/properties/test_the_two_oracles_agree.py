@@ -1,4 +1,4 @@
-"""Brute force against DuckDB, on what both can express."""
+"""Brute force against DuckDB, on queries that both can express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the checker: every mistake about values is caught by a generated case or by an example."""
+"""Every mutant of values is caught by a generated case or by an example."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def assert_caught(mutant: Mutant, check: Check, monkeypatch: pytest.MonkeyPatch)
 
 
 def is_caught(check: Check, seed: int) -> bool:
-    """Tell whether the answer is wrong: a mutant that merely crashes would show nothing of the checker."""
+    """Return whether the result is wrong; a mutant that merely crashes does not count."""
     try:
         check(seed)
     except AssertionError:
@@ -80,7 +80,7 @@ def is_caught(check: Check, seed: int) -> bool:
     return False
 
 
-# --- examples: true of the engine as it is
+# --- examples: true of the correct engine
 # ----------------------------------------------------------------------------------------------
 
 

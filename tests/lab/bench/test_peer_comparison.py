@@ -1,4 +1,4 @@
-"""Workloads beside peers: one value, every system's words for it, the same rows from each before a time counts."""
+"""Workloads against peers: one value, each system's query text, and equal rows before a time counts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tile_count_workload() -> JoinWorkload:
     return JoinWorkload("tallied", join, CommonKeyStreams(rows=30).table, batches=3)
 
 
-def test_of_an_aggregation_a_stream_shows_the_windows_that_are_over() -> None:
+def test_a_stream_shows_only_finished_windows_of_an_aggregation() -> None:
     #  as_of   10   20   30
     #  n        1    2    3
     given = ExpectedRows.from_result(tile_count_workload(), pa.table({"as_of": [20, 10, 30], "n": [2, 1, 3]}))
@@ -74,14 +74,14 @@ def test_of_an_aggregation_a_stream_shows_the_windows_that_are_over() -> None:
         given.check("others", 2, row_checksum(pa.table({"as_of": [10, 30], "n": [1, 3]})))
 
 
-def test_of_an_aggregation_the_window_in_which_the_input_ends_is_left_out() -> None:
+def test_the_window_in_which_the_input_ends_is_ignored() -> None:
     given = ExpectedRows.from_result(tile_count_workload(), pa.table({"as_of": [10, 20], "n": [1, 2]}))
     given.check_table("all", pa.table({"as_of": [10, 20, 30], "n": [1, 2, 1]}))
     with pytest.raises(DifferentRowsError):
         given.check_table("too few", pa.table({"as_of": [10, 20, 30], "n": [1, 1, 1]}))
 
 
-def test_a_condition_stands_at_the_first_join_that_knows_all_it_speaks_of() -> None:
+def test_a_condition_goes_to_the_first_join_that_knows_all_its_aliases() -> None:
     join = PortableJoin(
         {"a": "x", "b": "y", "c": "z"},
         SlidingWindow(5),
@@ -96,18 +96,19 @@ def test_a_condition_stands_at_the_first_join_that_knows_all_it_speaks_of() -> N
     ]
 
 
-def test_flink_is_asked_for_an_interval_join_exact_to_the_microsecond() -> None:
+def test_flink_gets_an_interval_join_exact_to_the_microsecond() -> None:
     join = PortableJoin(
         {"b": "bid", "a": "auction"}, LookBackWindow({"a": 90_001_000}), (("b.k", "k"),), equal=(("b.k", "a.k"),)
     )
     assert flink_select(join) == (
         "SELECT b.k AS `k` FROM `bid` AS b JOIN `auction` AS a ON b.k = a.k"
-        " AND a.et BETWEEN b.et + INTERVAL '-0 00:01:30.001' DAY TO SECOND(3) AND b.et + INTERVAL '0 00:00:00.000' DAY TO SECOND(3)"
+        " AND a.et BETWEEN b.et + INTERVAL '-0 00:01:30.001' DAY TO SECOND(3) AND b.et + INTERVAL '0 00:00:00.000' "
+        "DAY TO SECOND(3)"
         " AND a.ts BETWEEN b.ts + -90001000 AND b.ts + 0"
     )
 
 
-def test_without_an_equality_flink_meets_in_cells() -> None:
+def test_without_an_equality_flink_joins_on_cells() -> None:
     text = flink_select(
         PortableJoin({"a": "a", "b": "b"}, SlidingWindow(1_000_000), (), band=ValueBand("a.x", "b.x", 7))
     )
@@ -115,7 +116,7 @@ def test_without_an_equality_flink_meets_in_cells() -> None:
     assert "UNNEST(ARRAY[`x` / 7 - 1, `x` / 7, `x` / 7 + 1])" in text
 
 
-def test_aggregates_want_tumbling_windows() -> None:
+def test_aggregates_need_tumbling_windows() -> None:
     with pytest.raises(InputError, match="tumbling"):
         PortableJoin({"a": "a"}, SlidingWindow(10), (), aggregates=(JoinAggregate("COUNT", "a.k", "n"),))
 
@@ -129,7 +130,7 @@ def test_the_last_line_of_json_has_systems_and_ratios() -> None:
     assert set(found["ratio"]) == {"duckdb"}
 
 
-def test_what_was_found_is_kept_with_a_plot_and_a_page_and_left_out_the_next_time(tmp_path: Path) -> None:
+def test_results_are_saved_with_a_plot_and_a_page_and_skipped_on_resume(tmp_path: Path) -> None:
     command = ["bench", "embedded", "--scale", str(SCALE), "--save", str(tmp_path)]
     assert CliRunner().invoke(cli.app, command).exit_code == 0
     assert list_saved_workloads(tmp_path) == {"embedded"}
@@ -145,7 +146,7 @@ def test_a_profile_names_kernels_and_operators() -> None:
     assert "emit" in found.parts_s["operators"]
 
 
-def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
+def test_an_unknown_benchmark_is_refused_with_a_list() -> None:
     with pytest.raises(InputError, match="no benchmark") as refused:
         next(run_benchmarks("nexmark-99"))
     assert "nexmark-9" in str(refused.value)
@@ -157,7 +158,7 @@ def growth_points() -> list[GrowthPoint]:
 
 
 @pytest.mark.xdist_group("growth")
-def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(growth_points: list[GrowthPoint]) -> None:
+def test_growth_reports_time_per_row_over_the_smallest_size(growth_points: list[GrowthPoint]) -> None:
     assert [point.size for point in growth_points if point.grows == "streams"] == [2, 3, 4, 5, 6]
     assert all(
         point.over_first == 1.0
@@ -167,13 +168,13 @@ def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(growth_
 
 
 @pytest.mark.xdist_group("growth")
-def test_growth_is_kept_and_drawn_on_the_page(growth_points: list[GrowthPoint], tmp_path: Path) -> None:
+def test_growth_is_saved_and_plotted_on_the_page(growth_points: list[GrowthPoint], tmp_path: Path) -> None:
     save_growth([point.to_dict() for point in growth_points], tmp_path)
     write_page(tmp_path)
     assert "<svg" in (tmp_path / "growth.svg").read_text()
     assert "| rows in windows | embedded |" in (tmp_path / "README.md").read_text()
 
 
-def test_a_window_too_large_for_spark_and_flink_is_asked_of_the_others_only() -> None:
+def test_spark_and_flink_skip_windows_that_are_too_large() -> None:
     assert set(CATALOGUE["large-window"](1.0).excluded_peers) == {"spark", "flink"}
     assert not CATALOGUE["large-window"](0.01).excluded_peers

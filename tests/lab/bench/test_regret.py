@@ -1,4 +1,4 @@
-"""The regret suite: what it covers, that every plan gives the same rows, and that its figures are what they say."""
+"""The regret suite: its coverage, equal rows from every plan, and correct figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from watersmeet_lab.bench.regret_measurement import (
 from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 
 
-def test_the_suite_covers_what_it_is_to_cover() -> None:
+def test_the_suite_covers_rates_skew_windows_and_batches() -> None:
     assert len(REGRET_WORKLOADS) >= 30
     assert len({each.name for each in REGRET_WORKLOADS}) == len(REGRET_WORKLOADS)
     assert {len(each.streams) for each in REGRET_WORKLOADS} == {2, 3, 4, 5, 6}

@@ -1,4 +1,4 @@
-"""Benchmark findings as values: ratios, files, and what moved between two runs."""
+"""Benchmark results as values: ratios, files, and differences between two runs."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_without_a_run_on_spark_the_embedded_one_is_compared() -> None:
     assert only.ratio == {"duckdb": 1.5}
 
 
-def test_a_saved_comparison_reads_back_and_says_where_it_was_measured(tmp_path: Path) -> None:
+def test_a_saved_comparison_reads_back_and_names_its_machine(tmp_path: Path) -> None:
     path = save_comparison(comparison(), tmp_path)
     assert load_comparison(path) == comparison()
     assert '"cores"' in path.read_text()
@@ -63,6 +63,6 @@ def test_a_file_that_is_no_benchmark_is_refused(tmp_path: Path) -> None:
         load_comparison(tmp_path / "x.json")
 
 
-def test_a_system_that_took_no_rows_is_no_finding() -> None:
+def test_a_system_without_rows_is_refused() -> None:
     with pytest.raises(WatersmeetError, match="processed no rows"):
         SystemResult("flink", 0.0)

@@ -1,4 +1,4 @@
-"""Claims: three verdicts, figures to the paper's digits, and nothing that fails without a reason."""
+"""Claims: three verdicts, numbers to the paper's digits, and a reason for every failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_claim_has_one_of_three_verdicts() -> None:
     assert verdict(holds=False, difference="by less") == "does not hold"
 
 
-def test_what_does_not_hold_says_why() -> None:
+def test_a_claim_that_does_not_hold_needs_a_reason() -> None:
     with pytest.raises(InternalError, match="has no reason"):
         Claim("t.e", "shape", "A beats B", "twice", "not at all", holds=False)
     assert words_claim("t.f", "the best order", "1234", "2134").difference
@@ -35,7 +35,7 @@ def test_what_does_not_hold_says_why() -> None:
         Claim("", "shape", "A beats B", "twice", "thrice", holds=True)
 
 
-def test_a_claim_as_json_has_six_fields_and_says_what_is_different() -> None:
+def test_a_claim_as_json_has_six_fields_and_includes_the_difference() -> None:
     claim = shape_claim("t.g", "A beats B", "twice", "by half", holds=True, difference="by less")
     times_text = json.loads(json.dumps(claim.to_dict()))
     assert list(times_text) == ["id", "kind", "statement", "paper", "ours", "holds"]

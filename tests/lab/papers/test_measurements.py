@@ -1,4 +1,4 @@
-"""What is measured is what is meant: blocks lose and repeat no result, and windows stay as full as they should."""
+"""Measurements measure what they should: blocks lose and repeat no result, and windows stay full."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def results(arrivals: arrival_streams.ArrivalSequence, algorithm: service_time.T
 @pytest.mark.parametrize(
     "name", [service_time.NLW, service_time.MW, service_time.HW, service_time.RIPPLE, service_time.XJOIN]
 )
-def test_blocks_find_what_one_call_finds(name: str) -> None:
+def test_blocks_find_the_results_of_one_call(name: str) -> None:
     arrivals = arrival_streams.poisson_arrivals([300.0, 200.0, 100.0], rows=1500, values=10)
     whole = service_time.list_kernels([service_time.NLW], 50_000, [50_000] * 3)[service_time.NLW]
     algorithm = service_time.list_kernels([name], 50_000, [50_000] * 3)[name]
@@ -83,12 +83,12 @@ def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
     for _, found in find_tactic(case.config.plan).compile_plan(case.config, case.config.plan)(
         case.config, case.old, case.new, tally
     ):
-        assert not found.rows[0].size, "keys never meet"
+        assert not found.rows[0].size, "keys never match"
     assert tally.inserts.tolist() == [200, 500]
     assert np.abs(tally.expirations - tally.inserts).max() <= 2
 
 
-def test_plans_of_figure_3_evaluate_as_often_as_said() -> None:
+def test_plans_of_figure_3_evaluate_at_the_given_interval() -> None:
     plan = best_plan("GENERAL", FAST, ONE_FAST, 50)
     assert plan.evaluate_us == plan.expire_us == 50 * 13
     assert dict(plan.orders)["s4"][-1] == "s4", "many new rows of the fast stream come last"

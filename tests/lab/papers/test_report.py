@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from watersmeet.cli.main import app
 from watersmeet_lab.papers.registry import PAPERS
 
-#: What the report of each paper has to show: plots by name, and tables.
+#: Plots and tables that the report of each paper must contain.
 PLOTS = {
     "golab": {"figure-2", "figure-3", "table-8", "figure-4a", "figure-4b"},
     "hammad": {"figure-7", "figure-8", "figure-9a", "figure-9b", "figure-9c", "figure-13", "figure-14"},
@@ -43,7 +43,7 @@ class PaperReport:
 def test_a_paper_is_reproduced_quickly_with_pages_plots_tables_and_a_verdict_for_every_claim(
     name: str, tmp_path: Path
 ) -> None:
-    """One test, because making the report takes most of its time."""
+    """Check everything in one test, because writing the report takes most of the time."""
     result = CliRunner().invoke(app, ["paper", name, "--quick", "--json", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     report = PaperReport(name, tmp_path, json.loads(result.stdout))
@@ -90,9 +90,9 @@ def check_links(report: PaperReport) -> None:
 
 def check_verdicts(report: PaperReport) -> None:
     page = (report.folder / report.name / "README.md").read_text(encoding="utf-8")
-    kept = json.loads((report.folder / "claims.json").read_text(encoding="utf-8"))
-    assert [claim["id"] for claim in kept] == [claim["id"] for claim in report.claims]
-    for claim in kept:
+    saved = json.loads((report.folder / "claims.json").read_text(encoding="utf-8"))
+    assert [claim["id"] for claim in saved] == [claim["id"] for claim in report.claims]
+    for claim in saved:
         assert f"| {claim['id']} |" in page
         assert claim["verdict"] in ("holds", "holds with a difference", "does not hold")
         assert claim["holds"] or claim["difference"]
@@ -101,7 +101,7 @@ def check_verdicts(report: PaperReport) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"), [(["knuth"], 'there is no paper "knuth"'), (["ayad", "--out", __file__], "is a file")]
 )
-def test_mistakes_are_told_before_anything_is_measured(arguments: list[str], words: str) -> None:
+def test_mistakes_are_reported_before_anything_runs(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(app, ["paper", *arguments])
     assert result.exit_code == 1
     assert words in result.stderr

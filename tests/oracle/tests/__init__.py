@@ -1,0 +1,1 @@
+"""Tests of the oracle against hand-computed results."""

@@ -1,4 +1,4 @@
-"""Aggregates of the join's result set at an instant, and what is emitted when."""
+"""Aggregates of the join's result set at an instant, and the rows emitted at each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tests.oracle import evaluations, every_instants, groups_at
 from tests.oracle.tests.timelines import Timeline, bind_query, build_table
 from watersmeet.errors import QueryError
 
-GROUPED = "SELECT a.k, COUNT(*), SUM(a.v), AVG(a.v), MIN(a.v), MAX(a.v) FROM a [RANGE 10 MICROSECONDS] GROUP BY a.k EVERY 10 MICROSECONDS"
+GROUPED = (
+    "SELECT a.k, COUNT(*), SUM(a.v), AVG(a.v), MIN(a.v), MAX(a.v) FROM a [RANGE 10 MICROSECONDS]"
+    " GROUP BY a.k EVERY 10 MICROSECONDS"
+)
 
 
 def emit_rows(text: str, **timelines: Timeline) -> list[tuple[Any, ...]]:
@@ -28,7 +31,7 @@ def test_aggregates_of_a_window_at_an_instant() -> None:
     assert sorted(rows.values()) == [("x", 2, 1, 1.0, 1, 1), ("y", 1, 5, 5.0, 5, 5)]
 
 
-def test_only_groups_that_changed_are_emitted_and_one_that_empties_once_more() -> None:
+def test_changed_groups_are_emitted_and_an_emptied_group_once_more() -> None:
     #  µs   0   10   20   30   40
     #  x    1
     #  y         2              3
@@ -43,7 +46,7 @@ def test_only_groups_that_changed_are_emitted_and_one_that_empties_once_more() -
 
 
 def test_every_row_is_in_its_window_at_the_instant_not_at_the_last_row() -> None:
-    #  a 0 and b 5 meet, but at 20 neither is inside any more
+    #  a 0 and b 5 match, but at 20 neither is inside any more
     text = "SELECT COUNT(*) FROM a [RANGE 9 MICROSECONDS], b [RANGE 9 MICROSECONDS] EVERY 10 MICROSECONDS"
     assert emit_rows(text, a=[1, 20], b=[5]) == [(10, 1), (20, 0)]
 

@@ -1,5 +1,6 @@
-"""Which errors count, by the oracle: own predicates first, operands of one source always, predicates over several on
-results only.
+"""Which errors count, by the oracle.
+
+Own predicates come first, operands of one source always count, and predicates over several count on results only.
 """
 
 from __future__ import annotations

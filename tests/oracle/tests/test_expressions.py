@@ -1,4 +1,4 @@
-"""Expressions on one row, written as the algebra's nodes."""
+"""Expressions on one row, written as nodes of the algebra."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_three_valued_logic(left: bool | None, right: bool | None) -> None:
     assert evaluate(Not(value(left)), {}) is (None if left is None else not left)
 
 
-def test_and_stops_at_the_first_false_so_what_stands_behind_cannot_raise() -> None:
+def test_and_stops_at_the_first_false_so_later_operands_cannot_raise() -> None:
     overflow = Comparison("=", Arithmetic("+", value(2**63 - 1), value(1)), value(0))
     assert evaluate(And((value(False), overflow)), {}) is False
     assert evaluate(Or((value(True), overflow)), {}) is True
@@ -184,7 +184,7 @@ def test_like(text: str | None, pattern: str, truth: bool | None) -> None:
     assert evaluate(Like(value(text), pattern), {}) is truth
 
 
-def test_case_takes_the_first_branch_that_is_true_and_looks_no_further() -> None:
+def test_case_takes_the_first_true_branch_and_evaluates_no_further() -> None:
     overflow = Arithmetic("+", value(2**63 - 1), value(1))
     branches = ((value(None), value("unknown")), (value(True), value("yes")), (value(True), overflow))
     assert evaluate(Case(branches), {}) == "yes"

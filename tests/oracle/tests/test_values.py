@@ -1,4 +1,4 @@
-"""Arrow values as the oracle sees them."""
+"""Arrow values as the oracle reads them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_the_slowest_stream_holds_the_watermark() -> None:
     assert found.late == {"a": 1, "b": 1}
 
 
-def test_a_stream_that_never_showed_a_row_holds_it_for_ever() -> None:
+def test_a_stream_without_rows_holds_the_watermark() -> None:
     found = admit({"a": arrival([9 * MS], [0]), "b": arrival([], [0])})
     assert found.late == {"a": 0, "b": 0}
     assert found.watermarks_us == (-math.inf, -math.inf, 0)
@@ -68,7 +68,7 @@ def test_late_rows_do_not_move_the_watermark_and_it_never_moves_back() -> None:
 def test_a_silent_stream_stops_holding_the_watermark_after_its_idle_timeout() -> None:
     #  ms     0    5    6    7
     #  a           x         x
-    #  b      x         late? only if b fell idle: the clock, 5 ms, is more than 4 ms ahead of b
+    #  b      x         late? only if b is idle: the clock, 5 ms, is more than 4 ms ahead of b
     def late(idle_us: int) -> dict[str, int]:
         return admit({"a": arrival([5 * MS], [7 * MS]), "b": arrival([0], [4 * MS], idle_us=idle_us)}).late
 
@@ -76,7 +76,7 @@ def test_a_silent_stream_stops_holding_the_watermark_after_its_idle_timeout() ->
     assert late(5 * MS) == {"a": 0, "b": 0}
 
 
-def test_a_stream_that_never_showed_a_row_falls_idle_counted_from_the_first_time_seen() -> None:
+def test_a_stream_without_rows_becomes_idle_counted_from_the_first_time_seen() -> None:
     #  a shows 1 ms first; b is silent; at 7 ms b is 6 ms behind
     def late(idle_us: int) -> dict[str, int]:
         return admit({"a": arrival([1 * MS], [7 * MS], [6 * MS]), "b": arrival([], [], [2 * MS], idle_us=idle_us)}).late

@@ -1,4 +1,4 @@
-"""Each window kind at its edges: exactly there, and one microsecond beyond."""
+"""Each window kind at its edges: exactly at the edge, and one microsecond beyond."""
 
 from __future__ import annotations
 

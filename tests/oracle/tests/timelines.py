@@ -1,4 +1,4 @@
-"""Short ways to write a timeline and ask the oracle about it."""
+"""Short notations for timelines, and functions that join them with the oracle."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ Timeline: TypeAlias = "Sequence[int] | Mapping[str, Any] | pa.Table"
 
 
 def join_timelines(text: str, relations: Sequence[str] = (), **timelines: Timeline) -> list[tuple[Any, ...]]:
-    """The query's rows, sorted. A timeline is a list of times in microseconds, or columns of which `ts` is the time."""
+    """Return the query's rows, sorted.
+
+    A timeline is a list of times in microseconds, or columns of which `ts` is the time.
+    """
     tables = {name: build_table(timeline) for name, timeline in timelines.items()}
     return sorted(join_rows(bind_query(text, tables, relations), tables), key=str)
 
 
 def joined_times(window_a: str, window_b: str, a: Timeline, b: Timeline, rest: str = "") -> list[tuple[int, int]]:
-    """Times of the rows of `a` and `b` that meet under these windows."""
+    """Return the times of the rows of `a` and `b` that match under these windows."""
     return sorted(
         (left, right)
         for left, right in join_timelines(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b)

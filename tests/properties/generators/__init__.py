@@ -1,0 +1,1 @@
+"""Seeded generators of cases: queries, tables, arrival orders and plans."""

@@ -1,4 +1,4 @@
-"""Seeded aggregation queries over the join cases' tables, and what the oracle says of them."""
+"""Seeded aggregation queries over the tables of join cases, and the oracle's result for them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregationRun
 
 MOST_INSTANTS = 12
-#: The most rows per source for 1, 2, … sources: every combination is looked at.
+#: Maximum rows per source for 1, 2, … sources: the oracle examines every combination.
 MOST_ROWS = (10, 10, 6, 4, 3)
 
 AGGREGATES = (
@@ -92,7 +92,7 @@ GROUP_KEYS = (
     "{a}.v + {b}.v",
     "COALESCE({a}.s, {b}.s)",
 )
-#: HAVING over aggregates that are displayed or not; some are true of an empty group, some hold and fail by turns.
+#: HAVING over selected and other aggregates; some are true of an empty group, some alternate.
 HAVING = (
     "COUNT(*) > 1",
     "COUNT(*) = 2",
@@ -108,7 +108,7 @@ HAVING = (
     "MAX({a}.p) = 4.35",
     "AVG({a}.x) > AVG({b}.v) OR MAX({a}.s) = 'b'",
 )
-#: Displayed by queries whose HAVING reads other aggregates: values that often stay the same while a group changes.
+#: Selected by queries whose HAVING reads other aggregates: values that often stay equal while a group changes.
 SLUGGISH = ("MAX({a}.v)", "MIN({a}.x)", "MAX({a}.s)", "COUNT({a}.s)", "MIN({a}.k)")
 
 #: Units of the timelines, the longest first.
@@ -119,7 +119,7 @@ EmittedRows = Counter[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class AggregationCase(QueryCase):
-    """A case with groups: `keys` stand in GROUP BY and, most of them, in SELECT."""
+    """A case with groups: `keys` are in GROUP BY and, mostly, in SELECT."""
 
     keys: tuple[QueryPiece, ...] = ()
     having: QueryPiece | None = None
@@ -141,7 +141,7 @@ class AggregationCase(QueryCase):
 
 
 def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
-    """The aggregation query of a seed: a join case with groups and aggregates, every stream with a window."""
+    """Return the aggregation query of a seed: a join case with groups, every stream with a window."""
     rng = Random(seed)
     case = _generate_small_join(seed)
     items = tuple(
@@ -176,14 +176,14 @@ def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
 
 
 def early_plans(case: QueryCase) -> list[Plan]:
-    """All placements of early aggregation that the query allows; the late plan first."""
+    """Return all placements of early aggregation that the query allows; the late plan first."""
     allowed = [item.alias for number, item in enumerate(case.items) if early_refusal_reason(case.bound, number) is None]
     subsets = chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1))
     return [Plan(early=subset) for subset in subsets]
 
 
 def expected_groups(case: QueryCase) -> EmittedRows | None:
-    """What evaluating the whole input emits; None where a sum overflows."""
+    """Return the rows that evaluating the whole input emits; None if a sum overflows."""
     return _evaluate_or_overflow(lambda: evaluations(case.bound, case.tables, every_instants(case.bound, case.tables)))
 
 
@@ -193,12 +193,12 @@ def expected_groups_by_row(case: QueryCase) -> EmittedRows | None:
 
 
 def expected_groups_by_batch(case: QueryCase, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
-    """What evaluating at the watermark after every batch, and at the largest time after the last, emits."""
+    """Return the rows emitted at the watermark after every batch, and at the largest time after the last."""
     return _evaluate_or_overflow(lambda: batch_evaluations(case.bound, _rounds_so_far(case, arrivals)))
 
 
 def collect_groups(case: QueryCase, plan: Plan | None = None, evaluate: str | None = None) -> EmittedRows | None:
-    """What the engine emits for the whole input at once."""
+    """Return the rows that the engine emits for the whole input in one batch."""
     streams = {source.name: declare_source(source) for source in case.sources}
     try:
         return _emitted_rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
@@ -210,8 +210,9 @@ def collect_groups(case: QueryCase, plan: Plan | None = None, evaluate: str | No
 def collect_groups_arriving(
     rng: Random, case: QueryCase, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]
 ) -> EmittedRows | None:
-    """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and
-    then.
+    """Return the rows that the engine emits for the same input in batches.
+
+    Sometimes the plan changes, the state passes through bytes or parts, or the state is compacted.
     """
     streams: dict[str, Any] = {
         source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None
@@ -249,7 +250,7 @@ def collect_groups_arriving(
 
 
 class SavedStateParts:
-    """Parts of a state as a store keeps them: each written when it is first seen, and never again."""
+    """Parts of a state as a store keeps them: each is written once, when first seen."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[AggregatePart, bytes]] = []
@@ -267,13 +268,13 @@ class SavedStateParts:
 
 
 def _check_overflow(error: QueryError) -> None:
-    """Any other refusal is a failure."""
+    """Raise any error other than an overflow."""
     if "overflow in the sum" not in str(error):
         raise error
 
 
 def _generate_small_join(seed: int) -> QueryCase:
-    """The first join case from this seed on with at most four sources."""
+    """Return the first join case from this seed on with at most four sources."""
     for attempt in range(100):
         case = generate_case(seed + 1_000_003 * attempt)
         if len(case.items) <= 4:
@@ -297,7 +298,7 @@ def choose_piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Q
 
 
 def _add_tumble_windows(rng: Random, case: QueryCase, items: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
-    """Give one stream or several a TUMBLE window on whose edges times lie."""
+    """Give one stream or several a TUMBLE window with times on its edges."""
     times_us = _times_us(case)
     unit_us = next((unit for unit in UNITS_US if 2 * sum(time % unit == 0 for time in times_us) > len(times_us)), 1)
 
@@ -336,8 +337,9 @@ def _sums_exactly(kind: pa.DataType) -> bool:
 
 
 def _every_us(rng: Random, case: QueryCase) -> int:
-    """An interval with few instants in it: the unit of the times where that is long enough, or one that fits the tiles
-    or just does not.
+    """Choose an interval with few instants.
+
+    It is the unit of the times if that is long enough, or an interval that fits the tiles or barely does not.
     """
     times_us, tiles_us = _times_us(case), _tiles_us(case)
     largest_us = max(times_us, default=0)
@@ -380,7 +382,7 @@ def _list_rounds(arrivals: Mapping[str, Arrival]) -> Iterator[Iterator[tuple[str
 
 
 def _rounds_so_far(case: QueryCase, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
-    """Each batch's instant of evaluation with the rows that were there by then and not late."""
+    """Yield each batch's evaluation instant with the rows that have arrived by then and are not late."""
     rounds = len(list(_list_rounds(arrivals)))
     for number in range(1, rounds + 1):
         cut = {name: replace(arrival, batches=arrival.batches[:number]) for name, arrival in arrivals.items()}

@@ -1,4 +1,4 @@
-"""Ways a case's rows can arrive: cut into batches anywhere, out of order within the lateness, or too late."""
+"""Ways in which a case's rows can arrive: cut into batches anywhere, out of order within the lateness, or too late."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MS_US = 1_000
 
 
 def arrive_in_any_batches(rng: Random, case: QueryCase) -> StreamArrivals:
-    """The rows in any order and any batches; the lateness covers all of it, so no row is late."""
+    """Deliver the rows in any order and any batches; the lateness covers everything, so no row is late."""
     spread_us = _spread_us(case)
     return _arrive_each(case, lambda source: _build_arrival(rng, source, _shuffled_order(rng, source), spread_us))
 
 
 def arrive_within_lateness(rng: Random, case: QueryCase) -> StreamArrivals:
-    """Each row is delayed by at most its stream's lateness, so none is late, although the watermark follows closely."""
+    """Delay each row by at most its stream's lateness: none is late, but the watermark follows closely."""
 
     def arrival(source: SourceData) -> Arrival:
         lateness_us = rng.choice((0, 1, 3, _MS_US, 1_500_000, _spread_us(case)))
@@ -34,7 +34,7 @@ def arrive_within_lateness(rng: Random, case: QueryCase) -> StreamArrivals:
 
 
 def arrive_with_late_rows(rng: Random, case: QueryCase) -> StreamArrivals:
-    """Rows come too late now and then, streams fall silent, and the idle timeout may be declared."""
+    """Deliver some rows too late, let streams fall silent, and sometimes declare an idle timeout."""
 
     def arrival(source: SourceData) -> Arrival:
         lateness_us = rng.choice((0, 0, 1, 2, 999, _MS_US, 1_000_001, _spread_us(case) // 2))
@@ -57,7 +57,7 @@ def _build_arrival(
 
 
 def cut_into_batches(rng: Random, table: pa.Table) -> list[pa.Table]:
-    """The table cut anywhere, with empty batches in between; always at least one batch."""
+    """Cut the table anywhere, with empty batches in between; return at least one batch."""
     most = 5 if table.num_rows < 50 else 30
     cuts = sorted(rng.randint(0, table.num_rows) for _ in range(rng.choice((0, 1, 2, 3, most))))
     bounds = [0, *cuts, table.num_rows]

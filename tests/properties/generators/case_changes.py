@@ -1,8 +1,9 @@
-"""Changes to a generated case that the generators' own choices leave out, chosen apart from them: the rest of a case
-stays as it is.
+"""Changes to a generated case that the generators do not make themselves; the rest of the case stays the same.
 
-Predicates that mix two or three sources on one side; an expression key beside a predicate on the same source; keys that
-come in bursts, runs of equal keys close in time; and values on which expressions raise.
+- Predicates that mix two or three sources on one side.
+- An expression key next to a predicate on the same source.
+- Keys in bursts: runs of equal keys close in time.
+- Values on which expressions raise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.properties.generators.column_families import build_array
 
 LARGEST = 2**63 - 1
 
-#: Sources mixed on one side, so that no kernel can test them.
+#: Predicates that mix sources on one side, so that no kernel can test them.
 MIXED_SIDES = (
     "ABS({a}.v - {b}.v) < {n}",
     "MOD({a}.v * 7 + {b}.v * 13, 3) = {n}",
@@ -29,7 +30,7 @@ MIXED_SIDES = (
 )
 MIXED_TRIPLES = ("ABS({a}.v - {b}.v) <= {c}.v", "{a}.v + {b}.v * {c}.v > {n}")
 
-#: A key out of an expression, beside a predicate of the same source.
+#: An expression key next to a predicate of the same source.
 GUARDED_KEYS = (
     ("{a}.v IS NOT NULL", "{a}.v + 1 = {b}.v"),
     ("{a}.x < 2", "CAST({a}.x AS BIGINT) = {b}.v"),
@@ -72,7 +73,7 @@ def change_some_cases(case: QueryCase) -> QueryCase:
 
 
 def make_raising(case: QueryCase) -> QueryCase:
-    """The case with the largest numbers and infinities among its values, and predicates that raise on them."""
+    """Add the largest numbers and infinities to the values, and predicates that raise on them."""
     rng = Random(f"raising {case.seed}")
     tables = {name: _add_extreme_numbers(rng, table) for name, table in case.tables.items()}
     pieces = [_piece(rng, case, rng.choice(RAISING_OWN), 1) for _ in range(rng.choice((0, 0, 1, 2)))]
@@ -80,8 +81,8 @@ def make_raising(case: QueryCase) -> QueryCase:
         pieces += [_piece(rng, case, rng.choice(RAISING_PAIRS), 2) for _ in range(rng.choice((1, 1, 2)))]
     if len(case.items) > 2 and rng.random() < 0.4:
         pieces.append(_piece(rng, case, rng.choice(RAISING_TRIPLES), 3))
-    kept = tuple(piece for piece in case.predicates if rng.random() < 0.7)
-    predicates = [*kept, *pieces]
+    remaining = tuple(piece for piece in case.predicates if rng.random() < 0.7)
+    predicates = [*remaining, *pieces]
     rng.shuffle(predicates)
     select = (
         case.select
@@ -117,7 +118,7 @@ def _add_guarded_key(rng: Random, case: QueryCase) -> QueryCase:
 
 
 def _sort_keys_into_bursts(rng: Random, case: QueryCase) -> QueryCase:
-    """Equal keys follow one another in time, as they do where devices report in bursts."""
+    """Order equal keys after one another in time, like devices that report in bursts."""
     tables = {}
     for name, table in case.tables.items():
         by_time = table.sort_by("ts")

@@ -1,4 +1,7 @@
-"""A generated case as a value: tables, and a query in pieces that can be taken away one by one."""
+"""A generated case as a value, and the search for the smallest failing one.
+
+A case has tables, and a query in pieces that can be removed one by one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from watersmeet.sql import bind, parse
 
 @dataclass(frozen=True, slots=True)
 class SourceData:
-    """A stream (with the name of its time column, and the unit of integer times) or a relation, and its rows."""
+    """A stream (with its time column, and the unit of integer times) or a relation, and its rows."""
 
     name: str
     table: pa.Table
@@ -38,7 +41,7 @@ class SourceData:
 
 @dataclass(frozen=True, slots=True)
 class FromItem:
-    """`name [window] AS alias`; the window as text with its brackets, or nothing."""
+    """`name [window] AS alias`; the window is text with brackets, or empty."""
 
     name: str
     alias: str
@@ -50,7 +53,7 @@ class FromItem:
 
 @dataclass(frozen=True, slots=True)
 class QueryPiece:
-    """A piece of query text and the aliases it speaks of; `portable` when DuckDB reads it with the same meaning."""
+    """A piece of query text and the aliases it names; `portable` if DuckDB reads it with the same meaning."""
 
     text: str
     aliases: tuple[str, ...]
@@ -99,12 +102,13 @@ class QueryCase:
         return {source.name: source for source in self.sources if source.time is not None}
 
     def with_tables(self, tables: Mapping[str, pa.Table]) -> QueryCase:
-        """The same query over other rows."""
+        """Return the same query over other rows."""
         return replace(self, sources=tuple(replace(source, table=tables[source.name]) for source in self.sources))
 
     def _joined_text(self) -> tuple[str, tuple[QueryPiece, ...]]:
-        """`a JOIN b ON … JOIN c ON …`: a predicate stands at the first join that knows all its sources, single-source
-        ones in WHERE.
+        """Return `a JOIN b ON … JOIN c ON …` and the predicates for WHERE.
+
+        A predicate goes to the first join that knows all its sources; predicates of a single source go to WHERE.
         """
         pending = [predicate for predicate in self.predicates if len(predicate.aliases) > 1]
         text, known = str(self.items[0]), {self.items[0].alias}
@@ -116,7 +120,7 @@ class QueryCase:
         return text, tuple(predicate for predicate in self.predicates if len(predicate.aliases) <= 1)
 
     def __str__(self) -> str:
-        """A reproduction: the query, and every table as the Python that makes it."""
+        """Return a reproduction: the query, and every table as the Python that makes it."""
         lines = [f"seed {self.seed}", self.text]
         for source in self.sources:
             kind = "relation" if source.time is None else f"stream, time={source.time!r}, unit={source.unit!r}"
@@ -129,7 +133,10 @@ class QueryCase:
 
 
 def smaller_cases(case: QueryCase) -> Iterator[QueryCase]:
-    """The case with one thing less: a source, a predicate, a constraint, an output, half the rows, a row."""
+    """Yield the case with one thing removed.
+
+    It removes a source, a predicate, a constraint, an output, half of the rows, or a row.
+    """
     yield from _drop_one_item(case)
     for field in ("predicates", "constraints", "select"):
         pieces = getattr(case, field)
@@ -143,17 +150,17 @@ def smaller_cases(case: QueryCase) -> Iterator[QueryCase]:
 
 
 def _drop_one_item(case: QueryCase) -> Iterator[QueryCase]:
-    for gone in case.items if len(case.items) > 1 else ():
-        items = tuple(item for item in case.items if item is not gone)
+    for removed in case.items if len(case.items) > 1 else ():
+        items = tuple(item for item in case.items if item is not removed)
         names = {item.name for item in items}
-        select = tuple(piece for piece in case.select if gone.alias not in piece.aliases)
+        select = tuple(piece for piece in case.select if removed.alias not in piece.aliases)
         yield replace(
             case,
             items=items,
             sources=tuple(source for source in case.sources if source.name in names),
             select=select or tuple(replace(piece, text="1 AS one", aliases=()) for piece in case.select[:1]),
-            predicates=tuple(piece for piece in case.predicates if gone.alias not in piece.aliases),
-            constraints=tuple(piece for piece in case.constraints if gone.alias not in piece.aliases),
+            predicates=tuple(piece for piece in case.predicates if removed.alias not in piece.aliases),
+            constraints=tuple(piece for piece in case.constraints if removed.alias not in piece.aliases),
         )
 
 
@@ -174,10 +181,10 @@ def _drop_one_column(case: QueryCase) -> Iterator[QueryCase]:
 
 
 def shrink(case: QueryCase, fails: Callable[[QueryCase], bool], most_tries: int = 2_000) -> QueryCase:
-    """Return the smallest failing case that greedy steps find. A case that no longer is a query does not count as
-    failing.
+    """Return the smallest failing case that greedy steps find.
 
-    Tries are counted, not seconds, so that every machine finds the same case.
+    A case that is no longer a valid query does not count as failing. The number of tries is limited, not the time, so
+    that every machine finds the same case.
     """
     tries = iter(range(most_tries))
     smaller: QueryCase | None = case

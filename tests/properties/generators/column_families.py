@@ -1,4 +1,4 @@
-"""Families of column types whose values can be compared with one another, with pools of awkward values."""
+"""Families of column types whose values compare with one another, with pools of awkward values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ NULL_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ColumnFamily:
-    """Types that compare with each other, and the values a generated column takes; `portable` when DuckDB compares them
-    alike.
+    """Types that compare with each other, and the values of a generated column.
+
+    `portable` if DuckDB compares them alike.
     """
 
     types: tuple[pa.DataType, ...]
@@ -77,7 +78,7 @@ FAMILIES: dict[str, ColumnFamily] = {
     "coded": ColumnFamily((pa.dictionary(pa.int8(), pa.int64()), pa.int64()), (0, 1, 2)),
 }
 
-#: Columns of lists, structs and maps: they never compare in a query, but break ties between rows of equal times.
+#: Columns of lists, structs and maps: queries never compare them, but they break ties between rows of equal times.
 _LIST = pa.list_(pa.int64())
 _STRUCT = pa.struct([("i", pa.int32()), ("t", pa.string())])
 _LISTS: tuple[list[int | None], ...] = ([], [1], [1, 2], [1, None], [2], [None])
@@ -96,7 +97,7 @@ NESTED: tuple[ColumnFamily, ...] = (
     ColumnFamily((pa.list_(pa.int64(), 2),), ([1, 2], [1, None], [2, 1])),
 )
 
-#: Chances in proportion: the common types more often.
+#: Weights: common types more often.
 FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3, "price": 2, "long": 2}
 
 
@@ -106,13 +107,13 @@ def choose_family(rng: Random) -> ColumnFamily:
 
 
 def generate_column(rng: Random, family: ColumnFamily, pool: tuple[Any, ...], rows: int) -> pa.Array[Any]:
-    """A column of one of the family's types: values of the pool, and nulls."""
+    """Return a column of one of the family's types, with values of the pool and nulls."""
     values = [None if rng.random() < NULL_SHARE else rng.choice(pool) for _ in range(rows)]
     return build_array(values, rng.choice(family.types))
 
 
 def build_array(values: list[Any], kind: pa.DataType) -> pa.Array[Any]:
-    """An array of any type, dictionaries included; NaN stays NaN.
+    """Return an array of any type, dictionaries included; NaN stays NaN.
 
     >>> build_array([1, None, 1], pa.dictionary(pa.int8(), pa.int64())).to_pylist()
     [1, None, 1]

@@ -1,4 +1,4 @@
-"""Times that lie where windows begin and end."""
+"""Times at the starts and ends of windows."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ _PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 @dataclass(frozen=True, slots=True)
 class EventTimeline:
-    """Times are `base_us` plus up to `steps` units; windows have their lengths in the same unit, so edges are hit
-    often.
+    """Times of `base_us` plus up to `steps` units; windows have lengths in the same unit, so edges are common.
 
-    `jitter` puts some times one microsecond off, `far` some of them decades away.
+    `jitter` moves some times by one microsecond, `far` moves some by decades.
     """
 
     base_us: int
@@ -55,11 +54,11 @@ class EventTimeline:
         return _UNIT_WORDS[self.unit_us]
 
     def length(self, rng: Random) -> str:
-        """Return a window length as the query writes it: like the length of a tile, or 0 now and then."""
+        """Return a window length as the query writes it: like the length of a tile, or sometimes 0."""
         return self._length(rng, zero_share=0.08)
 
     def tile(self, rng: Random) -> str:
-        """Return the length of a TUMBLE window: a few units, now and then one microsecond less or more, or very long."""
+        """Return the length of a TUMBLE window: a few units, sometimes one microsecond off, or very long."""
         return self._length(rng, zero_share=0.0)
 
     def _length(self, rng: Random, zero_share: float) -> str:
@@ -82,8 +81,9 @@ class EventTimeline:
         return time_us
 
     def column(self, rng: Random, rows: int) -> tuple[pa.Array[Any], str | None]:
-        """A time column in one of the timeline's types, with its unit if it has integers; what the type cannot hold is
-        rounded down.
+        """Return a time column in one of the timeline's types, with its unit if it has integers.
+
+        A time that the type cannot hold is rounded down.
         """
         kind = rng.choice(self.types)
         counts = [_count(rng, self.time_us(rng), kind) for _ in range(rows)]
@@ -95,7 +95,7 @@ class EventTimeline:
 
 
 def choose_event_timeline(rng: Random, crowd: int = 1) -> EventTimeline:
-    """A timeline for tables `crowd` times as long as usual."""
+    """Choose a timeline for tables `crowd` times as long as usual."""
     unit_us = rng.choices((1, 1_000, 1_000_000, 60_000_000, _DAY_US), (6, 2, 3, 1, 1))[0]
     types: tuple[TimeKind, ...] = _EXACT_TYPES
     if unit_us >= 1_000:
@@ -119,7 +119,7 @@ def choose_event_timeline(rng: Random, crowd: int = 1) -> EventTimeline:
 
 
 def _count(rng: Random, time_us: int, kind: TimeKind) -> int:
-    """The number a time column stores for a time; a nanosecond column gets nanoseconds nobody asked for."""
+    """Return the number a time column stores for a time; nanosecond columns get random extra nanoseconds."""
     if not isinstance(kind, CountedTime) and pa.types.is_date32(kind):
         return time_us // _DAY_US
     if not isinstance(kind, CountedTime) and pa.types.is_date64(kind):
@@ -130,7 +130,7 @@ def _count(rng: Random, time_us: int, kind: TimeKind) -> int:
 
 
 def from_counts(counts: list[int], kind: pa.DataType) -> pa.Array[Any]:
-    """A time column out of the numbers it stores."""
+    """Build a time column from the numbers it stores."""
     return pa.array(counts, _storage(kind)).cast(kind)
 
 

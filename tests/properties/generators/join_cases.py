@@ -1,8 +1,8 @@
-"""Seeded cases: `generate(seed)` is always the same query over the same tables.
+"""Seeded cases: `generate_case(seed)` always returns the same query over the same tables.
 
-The generator leans on edges: times exactly at a window's end and one microsecond beyond, windows of length 0, equal
-times on several streams, negative times, times far apart, empty tables, one hot key, nulls, NaN, rows that are copies
-of one another. Tables are small, so that looking at every combination takes about a millisecond.
+The generator prefers edge cases. Times fall exactly on a window's end and one microsecond beyond. They are equal on
+several streams, negative, or far apart. Windows have length 0, tables are empty, one key is hot. Columns hold nulls and
+NaN, and rows repeat. Tables are small, so that examining every combination takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.properties.generators.predicate_texts import TimePredicates, choose_p
 
 ALIASES = ("a", "b", "c", "d", "e")
 
-#: Chances of 1, 2, … 5 sources, and the most rows of each then.
+#: Weights of 1, 2, … 5 sources, and the maximum rows of each.
 SOURCE_WEIGHTS = (1, 5, 4, 2, 1)
 MOST_ROWS = (10, 12, 8, 5, 4)
 
@@ -54,7 +54,7 @@ EXTRA_OUTPUTS = (
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The two families of key columns a case joins on, and the few values that they and the other columns take."""
+    """The two families of key columns of a case, and the few values of these and the other columns."""
 
     k: ColumnFamily
     m: ColumnFamily
@@ -65,10 +65,9 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class CaseShape:
-    """What is decided before anything else: how many sources, how much longer than usual, and whether only time bounds
-    them.
+    """First decisions: the number of sources, the growth of the tables, and whether only time bounds them.
 
-    In a `timed` case every source is a stream and every pair of them is bounded in time, as W-joins want it.
+    In a `timed` case, every source is a stream and every pair of them is bounded in time, as W-joins require.
     """
 
     count: int
@@ -81,13 +80,13 @@ class CaseShape:
 
 
 def generate_case(seed: int) -> QueryCase:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = Random(seed)
     return change_some_cases(_generate_case(rng, seed, CaseShape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0])))
 
 
 def generate_timed_case(seed: int) -> QueryCase:
-    """A case that W-joins can run, more often than not."""
+    """Return a case that W-joins can usually run."""
     rng = Random(seed)
     return change_some_cases(
         _generate_case(rng, seed, CaseShape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True))
@@ -95,14 +94,14 @@ def generate_timed_case(seed: int) -> QueryCase:
 
 
 def generate_large_case(seed: int) -> QueryCase:
-    """A case of two or three sources with many more rows: too many for brute force, few enough for a database."""
+    """Return a case of two or three sources with too many rows for brute force, but few for a database."""
     rng = Random(seed)
     count = rng.choice((2, 2, 3))
     return _generate_case(rng, seed, CaseShape(count, crowd=25 if count == 2 else 8))
 
 
 def generate_tie_case(seed: int) -> QueryCase:
-    """A ROWS window over rows of few times, where a nested column decides every tie."""
+    """Return a ROWS window over rows of few times, in which a nested column decides every tie."""
     rng = Random(seed)
     family, rows = rng.choice(NESTED), rng.randrange(2, 9)
     columns = {
@@ -155,7 +154,7 @@ def _generate_case(rng: Random, seed: int, shape: CaseShape) -> QueryCase:
 
 
 def choose_constraints(rng: Random, streams: Sequence[str], timeline: EventTimeline) -> tuple[QueryPiece, ...]:
-    """No constraint, form 1, some or all pairs of a tree (forms 2 and 3), or a directed chain."""
+    """Choose no constraint, form 1, some or all pairs of a tree (forms 2 and 3), or a directed chain."""
     if len(streams) < 2 or rng.random() < 0.5:
         return ()
     if rng.random() < 0.25:
@@ -177,7 +176,7 @@ def choose_constraints(rng: Random, streams: Sequence[str], timeline: EventTimel
 def _time_words(
     sources: Sequence[SourceData], items: Sequence[FromItem], timeline: EventTimeline
 ) -> TimePredicates | None:
-    """None when some times are counts and others are not, or counts of another unit, so that they do not compare."""
+    """Return None if times do not compare: some are integers and others not, or their units differ."""
     units = {source.name: source.unit for source in sources if source.time is not None}
     streams = [item.alias for item in items if item.name in units]
     return (
@@ -188,7 +187,7 @@ def _time_words(
 
 
 def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
-    """A physical source per alias; now and then one source stands under several aliases."""
+    """Choose a physical source per alias; sometimes one source has several aliases."""
     names = [f"s{i}" for i in range(len(aliases))]
     if rng.random() < 0.25:
         for i in range(1, len(names)):
@@ -209,7 +208,7 @@ def _choose_keys(rng: Random, count: int) -> KeyColumns:
 
 
 def _choose_values(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
-    """One hot key, a few, or all of the pool; the more sources have to agree, the fewer."""
+    """Choose one hot key, a few, or all of the pool; the more sources have to agree, the fewer."""
     size = rng.choice((1, 1, 2, 2, 3, len(pool))[: 8 - sources])
     return tuple(rng.sample(pool, min(size, len(pool))))
 
@@ -227,7 +226,7 @@ def _generate_source(
 def _generate_table(
     rng: Random, timeline: EventTimeline, keys: KeyColumns, rows: int, first_id: int
 ) -> tuple[pa.Table, str | None]:
-    """A table, and the unit of its times where they are integers."""
+    """Return a table, and the unit of its times if they are integers."""
     times, unit = timeline.column(rng, rows)
     columns = {
         "id": pa.array(range(first_id, first_id + rows), pa.int64()),
@@ -252,7 +251,7 @@ def _generate_table(
 
 
 def _with_copies(rng: Random, table: pa.Table, most_rows: int) -> pa.Table:
-    """In one table of seven some rows stand twice, equal in every column."""
+    """Duplicate some rows in one of seven tables."""
     if rng.random() > 0.15 or not 0 < table.num_rows < most_rows:
         return table
     return table.take([rng.randrange(table.num_rows) for _ in range(table.num_rows + 1)])
@@ -277,7 +276,7 @@ def _choose_window(rng: Random, timeline: EventTimeline, bounded: bool, weights:
 
 
 def _are_connected(streams: Sequence[str], constraints: Sequence[QueryPiece]) -> bool:
-    """Whether the constraints tie all streams together, so that none of them needs a window of its own."""
+    """Return whether the constraints connect all streams, so that none needs its own window."""
     if any(not piece.aliases for piece in constraints) or len(streams) == 1:
         return True
     reached = set(streams[:1])
@@ -287,7 +286,7 @@ def _are_connected(streams: Sequence[str], constraints: Sequence[QueryPiece]) ->
 
 
 def _choose_outputs(rng: Random, aliases: Sequence[str]) -> tuple[QueryPiece, ...]:
-    """Every source's id, so that lost and doubled rows can be told, and now and then more."""
+    """Choose every source's id, so that lost and duplicate rows show, and sometimes more outputs."""
     if rng.random() < 0.05:
         return (QueryPiece("*", ()),)
     outputs = [QueryPiece(f"{alias}.id AS {alias}_id", (alias,)) for alias in aliases]

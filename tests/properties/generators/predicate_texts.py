@@ -1,7 +1,7 @@
 """Predicates as query text: equalities, theta conditions, filters on one source, and mixtures.
 
-Every source has the columns `k` and `m` (keys of the case's two families), `v` (small whole numbers), `x` (floats), `s`
-(text), `p` (prices: decimals or doubles).
+Every source has the columns `k` and `m` (keys of the case's two families), `v` (small integers), `x` (floats), `s`
+(text), and `p` (prices: decimals or doubles).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LOCAL_FILTERS = (
     "CASE WHEN {a}.v > {n} THEN {a}.p ELSE 1.15 END = 1.15",
 )
 
-#: Filters of one source that DuckDB does not read as we do.
+#: Filters of one source that DuckDB reads differently.
 LOCAL_FILTERS_UNLIKE_DUCKDB = (
     r"{a}.s LIKE 'a\%'",
     "{a}.v / {n} > 1",
@@ -78,7 +78,7 @@ LOCAL_FILTERS_UNLIKE_DUCKDB = (
     "NOT ({a}.s LIKE '%a%' AND {a}.v IS NULL)",
 )
 
-#: Equalities of two sources that are no plain column pair, so the key is an expression.
+#: Equalities of two sources that are not a plain column pair, so the key is an expression.
 EXPRESSION_KEYS = (
     "{a}.v + 1 = {b}.v",
     "{a}.v = {b}.v * 2",
@@ -97,7 +97,7 @@ EXPRESSION_KEYS = (
     "{a}.p * 1.0 = {b}.p",
 )
 
-#: Two sources, no equality that has to hold.
+#: Predicates over two sources without a mandatory equality.
 MIXED_PREDICATES = (
     "({a}.v = 1 OR {b}.v = 2)",
     "({a}.k = {b}.k OR {a}.v > {b}.v)",
@@ -152,9 +152,7 @@ CALENDAR_FILTERS = (
 
 @dataclass(frozen=True, slots=True)
 class TimePredicates:
-    """What predicates can say of times: the streams that have them, the unit, and whether they are of the calendar or
-    counts.
-    """
+    """Predicates on times: the streams that have them, the unit, and whether they are dates or integers."""
 
     streams: Sequence[str]
     unit: str
@@ -174,7 +172,7 @@ class TimePredicates:
 def choose_predicates(
     rng: Random, aliases: Sequence[str], portable_keys: bool, times: TimePredicates | None, common_share: float
 ) -> tuple[QueryPiece, ...]:
-    """A WHERE clause: how the sources are joined, then filters and mixtures, in any order."""
+    """Choose a WHERE clause: how the sources join, then filters and mixtures, in any order."""
     shape = _common_key if rng.random() < common_share else rng.choice(_JOIN_SHAPES)
     pieces = shape(rng, aliases, portable_keys) if len(aliases) > 1 else []
     pieces += [_local(rng, aliases) for _ in range(rng.choice((0, 0, 0, 0, 1, 1, 2)[: 9 - len(aliases)]))]
@@ -191,7 +189,7 @@ def choose_predicates(
 
 
 def _common_key(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
-    """One attribute joins all: a chain or a star, with the sides either way round."""
+    """Join all sources on one attribute: a chain or a star, with the sides in either order."""
     pairs = _tree(rng, aliases)
     return [_equality(rng, "k", pair, portable) for pair in pairs]
 
@@ -244,7 +242,7 @@ _JOIN_SHAPES: tuple[_JoinShape, ...] = (
 
 
 def _tree(rng: Random, aliases: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs that connect all aliases: each one with an earlier one."""
+    """Return pairs that connect all aliases: each one with an earlier one."""
     pairs = [(aliases[rng.randrange(i)], aliases[i]) for i in range(1, len(aliases))]
     return [pair if rng.random() < 0.7 else (pair[1], pair[0]) for pair in pairs]
 

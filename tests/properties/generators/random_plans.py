@@ -1,4 +1,4 @@
-"""Every way to run a case that must give the same rows: one plan of each algorithm, its knobs turn_knobs at random."""
+"""Every way to run a case that must give the same rows: one plan of each algorithm with random knobs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from watersmeet.operators.window_join.tactics.registry import TACTICS, compile_j
 
 Knobs = Callable[[Random, str, Sequence[str]], Plan]
 
-#: Also such that neither is a multiple of the other.
+#: Includes intervals of which neither is a multiple of the other.
 _INTERVALS_US = (1, 2, 3, 7, 1_000, 1_000_000, 10**12)
 
 
 def random_plans(rng: Random, case: QueryCase) -> Iterator[Plan]:
-    """One plan per algorithm; where it is refused, the algorithm's plainest plan; where that is refused too, none."""
+    """Yield one plan per algorithm.
+
+    If it is refused, yield the algorithm's plainest plan; if that is refused too, none.
+    """
     aliases = [item.alias for item in case.items]
     for name in TACTICS:
         for plan in (
@@ -38,7 +41,7 @@ def _runs(case: QueryCase, plan: Plan) -> bool:
 
 
 def _random_orders_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
-    """The other sources in any order, for every origin."""
+    """Choose a random order of the other sources for every origin."""
     return Plan(
         name, orders=tuple((origin, _shuffle_names(rng, [a for a in aliases if a != origin])) for origin in aliases)
     )
@@ -54,14 +57,14 @@ def _eager_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
 
 
 def _lazy_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
-    """The origin at the front, or at any loop of its order."""
+    """Put the origin first, or at any loop of its order."""
     evaluate_us, expire_us = _intervals_us(rng)
     orders = tuple((origin, _shuffle_names(rng, aliases)) for origin in aliases)
     return Plan(name, orders=orders, evaluate_us=evaluate_us, expire_us=expire_us)
 
 
 def _with_indexes_of(*kinds: str) -> Callable[[Knobs], Knobs]:
-    """The knobs, with an index of one of these kinds on every window."""
+    """Add an index of one of these kinds to every window."""
 
     def with_indexes(knobs: Knobs) -> Knobs:
         def turn_knobs(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
@@ -90,7 +93,7 @@ def _hashed_clean_up_plan(rng: Random, name: str, aliases: Sequence[str]) -> Pla
 
 
 def random_tree_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
-    """Any shape over the sources in any order."""
+    """Choose any tree shape over the sources in any order."""
     parts: list[Tree] = list(_shuffle_names(rng, aliases))
     while len(parts) > 1:
         at = rng.randrange(len(parts) - 1)
@@ -103,7 +106,7 @@ def _random_index(rng: Random, kind: str) -> Index:
 
 
 def _intervals_us(rng: Random) -> tuple[int, int]:
-    """An evaluation interval, and an expiration interval that is no shorter."""
+    """Choose an evaluation interval, and an expiration interval that is not shorter."""
     first, second = sorted(rng.choices(_INTERVALS_US, k=2))
     return first, second
 
@@ -112,7 +115,7 @@ def _shuffle_names(rng: Random, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(rng.sample(names, len(names)))
 
 
-#: How the knobs of an algorithm are turn_knobs; those of any other algorithm: the orders only.
+#: Knobs by algorithm; other algorithms have only random orders.
 PLAN_KNOBS: dict[str, Knobs] = {
     "naive-nlj": _one_order_plan,
     "eager-nlj": _eager_plan,
@@ -127,7 +130,7 @@ PLAN_KNOBS: dict[str, Knobs] = {
     "tree": random_tree_plan,
 }
 
-#: Plans with as few knobs as the algorithm can be run with, where that is more than none.
+#: Plans with the fewest knobs that the algorithm accepts, if it needs any.
 PLAINEST_PLANS = {
     name: Plan(name, evaluate_us=2, expire_us=3) for name in ("lazy-nlj", "general-lazy-nlj", "lazy-hash")
 }

@@ -1,4 +1,4 @@
-"""Cases made out of cases, of which it is known how their results relate."""
+"""Cases derived from other cases, with a known relation between their results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ _FURTHEST_US = 2**52
 
 
 def select_only_ids(case: QueryCase) -> QueryCase:
-    """The case with ids as its only outputs."""
+    """Return the case with ids as its only outputs."""
     return replace(
         case, select=tuple(QueryPiece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items)
     )
 
 
 def drop_calendar_predicates(case: QueryCase) -> QueryCase:
-    """The case without the predicates that say when something has to be, and not only how far apart."""
+    """Drop predicates on absolute times; keep those on distances."""
     return replace(case, predicates=tuple(p for p in case.predicates if ".ts" not in p.text or len(p.aliases) > 1))
 
 
 def shift_times(rng: Random, case: QueryCase) -> QueryCase | None:
-    """All event times moved by one distance, a multiple of every tumbling window; None when times cannot move that far."""
+    """Move all event times by one distance, a multiple of every tumbling window.
+
+    Return None if times cannot move that far.
+    """
     lengths_us = [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
     kinds = [source.table.schema.field(source.time or "").type for source in case.streams.values()]
     step_us = math.lcm(*lengths_us, *(_grain_us(source) for source in case.streams.values()))
@@ -47,11 +50,11 @@ def shift_times(rng: Random, case: QueryCase) -> QueryCase | None:
 
 
 def rename_keys(rng: Random, case: QueryCase) -> QueryCase | None:
-    """Every value of `k` replaced by another, equal ones by equal ones; None when the query looks at the order of keys.
+    """Replace every value of `k` by another, equal values by equal values.
 
-    Ties in ROWS windows are decided by columns from left to right, so the ids are put first: they decide before `k`
-    can. Decimals beside doubles cannot be renamed: two different decimals may equal one double, so equality has no
-    classes there.
+    Return None if the query compares the order of keys. Columns decide ties in ROWS windows from left to right, so the
+    ids come first and decide before `k`. Decimals next to doubles cannot be renamed: two different decimals may equal
+    one double, so equality has no classes there.
     """
     kinds = [source.table.schema.field("k").type for source in case.sources]
     if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_floating, kinds)):
@@ -72,8 +75,9 @@ def put_ids_first(case: QueryCase) -> QueryCase:
 
 
 def enlarge_a_window(rng: Random, case: QueryCase) -> QueryCase | None:
-    """One window or pair constraint lengthened; None when there is none to lengthen. Tumbling windows grow to a
-    multiple.
+    """Lengthen one window or pair constraint; return None if there is none.
+
+    Tumbling windows grow to a multiple.
     """
     windows = [i for i, item in enumerate(case.items) if _COUNTED.search(item.window)]
     places = [("items", i) for i in windows] + [("constraints", i) for i in range(len(case.constraints))]
@@ -97,7 +101,7 @@ def _lengthen_window(rng: Random, text: str) -> str:
 
 
 def _grain_us(source: SourceData) -> int:
-    """The smallest distance by which the times of a stream can be moved."""
+    """Return the smallest distance by which the times of a stream can move."""
     kind = source.table.schema.field(source.time or "").type
     if pa.types.is_date(kind):
         return 86_400_000_000
@@ -105,7 +109,7 @@ def _grain_us(source: SourceData) -> int:
 
 
 def _room_us(kind: pa.DataType) -> int:
-    """How far the times of a generated column can be moved at most: short integers do not reach far."""
+    """Return the largest distance by which the times of a column can move: short integers have little room."""
     return 1 << (kind.bit_width - 2) if pa.types.is_integer(kind) else _FURTHEST_US
 
 

@@ -16,9 +16,13 @@ import pyarrow.parquet as pq
 import watersmeet as wm
 from tests.oracle import Arrival, table_rows
 from tests.oracle.values import event_times_us
-from tests.properties.generators.aggregation_cases import GROUP_KEYS, HAVING, AggregationCase
-from tests.properties.generators.aggregation_cases import choose_group_outputs as choose_outputs
-from tests.properties.generators.aggregation_cases import choose_piece as choose_piece
+from tests.properties.generators.aggregation_cases import (
+    GROUP_KEYS,
+    HAVING,
+    AggregationCase,
+    choose_group_outputs,
+    choose_piece,
+)
 from tests.properties.generators.arrival_orders import StreamArrivals
 from tests.properties.generators.cases import QueryCase, SourceData
 from tests.properties.generators.join_cases import generate_large_case
@@ -28,20 +32,20 @@ from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremen
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 
-#: The text of one emitted row per row, by batch; or the message of the error that stopped the run.
+#: Emitted rows as text, by batch; or the message of the error that stopped the run.
 EmittedBatches = list[list[str]] | str
 Rounds = list[dict[str, pa.Table]]
 
-#: The most rows per source: more than the oracle takes, few enough for a hundred cases in a few seconds.
+#: Maximum rows per source: more than the oracle can take, few enough for a hundred cases in seconds.
 MOST_ROWS = 50
-#: Times fall on so many units.
+#: Number of units that the times span.
 UNITS = 30
 MS_US, SECOND_US, DAY_US = 1_000, 1_000_000, 86_400_000_000
 
 
 @dataclass(frozen=True)
 class SheddingCase:
-    """An aggregation, the plan that sheds from it, and its rows as they arrive."""
+    """An aggregation, the plan that sheds rows, and its rows as they arrive."""
 
     case: AggregationCase
     plan: Plan
@@ -56,8 +60,9 @@ class SheddingCase:
 
 
 def generate_shedding(seed: int) -> SheddingCase:
-    """The case of a seed. Times span some tens of units of at least a millisecond, so that the watermark moves with
-    every batch.
+    """Return the case of a seed.
+
+    Times span some tens of units of at least a millisecond, so that the watermark moves with every batch.
     """
     rng = Random(seed)
     joined = generate_large_case(seed)
@@ -77,7 +82,7 @@ def _granularity_us(source: SourceData) -> int:
 
 
 def _add_groups(rng: Random, joined: QueryCase, unit_us: int) -> AggregationCase:
-    """The join with groups and aggregates over it, other times, and windows of a few units."""
+    """Add groups and aggregates to the join, replace the times, and choose windows of a few units."""
     items = tuple(
         replace(item, window=_window(rng, unit_us)) if item.name in joined.streams else item for item in joined.items
     )
@@ -87,7 +92,7 @@ def _add_groups(rng: Random, joined: QueryCase, unit_us: int) -> AggregationCase
         seed=joined.seed,
         sources=tuple(_replace_times(rng, source, unit_us) for source in joined.sources),
         items=items,
-        select=choose_outputs(rng, joined, aliases, keys),
+        select=choose_group_outputs(rng, joined, aliases, keys),
         predicates=joined.predicates[:1],
         joined=joined.joined,
         keys=keys,
@@ -97,7 +102,7 @@ def _add_groups(rng: Random, joined: QueryCase, unit_us: int) -> AggregationCase
 
 
 def _window(rng: Random, unit_us: int) -> str:
-    """No ROWS windows: they do not thin out, so no aggregation over them sheds."""
+    """Choose a window other than ROWS, because aggregations over ROWS windows do not shed."""
     kind = rng.choice(("RANGE", "RANGE", "TUMBLE", "LANDMARK"))
     if kind == "LANDMARK":
         return "[LANDMARK]"
@@ -106,7 +111,7 @@ def _window(rng: Random, unit_us: int) -> str:
 
 
 def _replace_times(rng: Random, source: SourceData, unit_us: int) -> SourceData:
-    """Fewer rows, with times in units, some of them equal and some one microsecond off."""
+    """Keep fewer rows, with times in units; some are equal and some one microsecond off."""
     table = source.table.slice(0, MOST_ROWS)
     if source.time is None:
         return replace(source, table=table)
@@ -122,7 +127,10 @@ def _with_times(table: pa.Table, time: str, times_us: list[int]) -> pa.Table:
 
 
 def _arrive_nearly_in_order(rng: Random, source: SourceData, unit_us: int) -> Arrival:
-    """Rows in order of time but for a few, so that some are late; the last batch moves the watermark past all others."""
+    """Deliver rows in time order except a few, so that some are late.
+
+    The last batch moves the watermark past all others.
+    """
     assert source.time is not None
     times_us = event_times_us(source.table.column(source.time))
     order = sorted(range(len(times_us)), key=times_us.__getitem__)
@@ -137,17 +145,17 @@ def _arrive_nearly_in_order(rng: Random, source: SourceData, unit_us: int) -> Ar
 
 
 def emit_uninterrupted(shedding: SheddingCase) -> EmittedBatches:
-    """What one run emits, batch by batch."""
+    """Return the rows of one run, batch by batch."""
     return _result_or_message(lambda: _run_batches(shedding, restarts=lambda batch: False))
 
 
 def emit_after_restarts(shedding: SheddingCase, rng: Random) -> EmittedBatches:
-    """What it emits when the state passes through its saved form at random batch boundaries."""
+    """Return the rows of a run whose state is saved and restored at random batch boundaries."""
     return _result_or_message(lambda: _run_batches(shedding, restarts=lambda batch: rng.random() < 0.5))
 
 
 def emit_over_directories(shedding: SheddingCase, rng: Random, path: Path) -> EmittedBatches:
-    """What jobs over directories write, when the job ends and is started again at random batch boundaries."""
+    """Return the rows that jobs over directories write when restarted at random batch boundaries."""
     return _result_or_message(lambda: _run_jobs(shedding, rng, path))
 
 
@@ -166,7 +174,7 @@ def _run_batches(shedding: SheddingCase, restarts: Callable[[int], bool]) -> lis
 
 
 def _run_jobs(shedding: SheddingCase, rng: Random, path: Path) -> list[list[str]]:
-    """Files appear between batches. Half of the time the job has ended by then, so that the next one resumes it."""
+    """Add files between batches. Half of the time the job has ended by then, so that the next one resumes it."""
     rounds, kept = shedding.rounds, _BatchTexts([])
     waiting = list(enumerate(rounds))
     _write(path, shedding, *waiting.pop(0))
@@ -200,7 +208,7 @@ def _job(shedding: SheddingCase, path: Path, kept: _BatchTexts) -> IncrementalJo
 
 
 def _write(path: Path, shedding: SheddingCase, batch: int, tables: Mapping[str, pa.Table]) -> None:
-    """One file per stream and batch; a stream without rows gets an empty one, so that batches are the same."""
+    """Write one file per stream and batch; a stream without rows gets an empty one, so that batches are the same."""
     for name, arrival in shedding.arrivals.items():
         (path / name).mkdir(parents=True, exist_ok=True)
         if name in tables or batch == 0:
@@ -209,7 +217,7 @@ def _write(path: Path, shedding: SheddingCase, batch: int, tables: Mapping[str, 
 
 @dataclass
 class _BatchTexts:
-    """An outbox that keeps rows by batch."""
+    """A sink that keeps rows by batch."""
 
     parts: list[list[str]]
 

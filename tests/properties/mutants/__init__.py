@@ -1,0 +1,1 @@
+"""Mutants of the engine, and the checks that must catch them."""

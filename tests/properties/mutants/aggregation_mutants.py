@@ -1,4 +1,4 @@
-"""The aggregation, broken on purpose: each mutant is a small mistake somebody could make."""
+"""Mutants of the aggregation: each is a small mistake someone could make."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _group_keys_ignore_null(intern: Original) -> Original:
 
 
 def _without_identity_of(place: int) -> Callable[[Original], Original]:
-    """Early entries merge rows that differ in a word that later decides about them."""
+    """Merge early entries that differ in a word that matters later."""
 
     def make(identity: Original) -> Original:
         def zero_one_word(self: Any, rows: Any) -> Any:
@@ -93,7 +93,7 @@ def _wrapped_sums(_: Original) -> Original:
 
 
 def _smallest_for_largest(order: Original) -> Original:
-    """Every value as far from the end as it should be from the beginning."""
+    """Reverse the order of all values."""
     return lambda self, found: ~order(self, found)
 
 

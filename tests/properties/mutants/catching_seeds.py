@@ -30,7 +30,10 @@ def assert_caught(suite: str, mutant: Mutant, is_caught: Callable[[int], bool], 
 
 
 def seeds_to_pass(suite: str, most_seeds: int) -> list[int]:
-    """Return the seeds that the engine itself has to pass: those that catch its mutants, or all of them in a long run."""
+    """Return the seeds that the engine itself has to pass.
+
+    They are the seeds that catch its mutants; a long run uses all seeds.
+    """
     return list(range(most_seeds)) if VOLUME > 1 else sorted(set(_SEEDS.get(suite, {}).values()))
 
 

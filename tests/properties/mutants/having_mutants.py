@@ -1,4 +1,4 @@
-"""Mistakes about what HAVING shows and about TUMBLE with EVERY, patched into the engine: each must be caught."""
+"""Mutants of HAVING and of TUMBLE with EVERY."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from watersmeet.operators.aggregate.window_rows import OUTSIDE
 from watersmeet.operators.expressions import is_true
 from watersmeet.operators.shed import aggregation as shed
 
-#: Chooses who counts as shown: from who is by HAVING now and was before, who is empty now and was before, and HAVING of
-#: the rows now.
+#: Chooses the groups that count as shown now and before. Arguments: shown by HAVING now and before, empty now and
+#: before, and HAVING of the rows now.
 Rule = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 
 
@@ -45,7 +45,7 @@ def _shown_by(rule: Rule) -> Callable[[Original], Original]:
 
 
 def _restored_without(names: tuple[str, ...]) -> Callable[[Original], Original]:
-    """A restart finds nothing of these columns."""
+    """Restore nothing of these columns at a restart."""
 
     def make(restore: Original) -> Original:
         def skip_restored_columns(self: Any, words: Any, dirty: Any, sums: Any, spanning: Any) -> None:
@@ -128,7 +128,7 @@ def _first_instants_for_times(encode: Original) -> Original:
 
 
 def _at_times(original: Original) -> Original:
-    """Instants as if rows entered at their times: one at the start of a tile is looked for where it is not yet."""
+    """Search instants as if rows entered at their times; a row at a tile's start is then searched too early."""
     return lambda starts_us, ends_us, *rest: original([each - 1 for each in starts_us], ends_us, *rest)
 
 
@@ -137,7 +137,7 @@ def _keep_tiles(with_hidden: Original) -> Original:
 
 
 def _keep_ranges(begins: Original) -> Original:
-    """Whatever the range finds counts in the tile it began in."""
+    """Count whatever the range finds in the tile it began in."""
     return lambda window, times, every_us: (
         begins(window, times, every_us) - (10**9 if isinstance(window, TumbleWindow) else 0)
     )
@@ -220,7 +220,7 @@ HAVING_MUTANTS = (
     single_patch_mutant("instants are looked for at times", step, "find_evaluation_instants", _at_times),
 )
 
-#: Caught by the hand-written timelines, which also run with nothing shed through the shedding aggregation.
+#: Caught by the hand-written timelines, which also run through the shedding aggregation without shedding.
 SHEDDING_TILE_MUTANTS = (
     single_patch_mutant(
         "a shedding run joins tiles that end before their instant", shed, "_declare_hidden_columns", _keep_tiles
@@ -232,7 +232,7 @@ SHEDDING_TILE_MUTANTS = (
     single_patch_mutant("a shedding run starts tiles at once", shed, "row_starts_us", _as_without_every),
 )
 
-#: Caught by the timeline that restarts between all batches: a restart has to fall on the very end of a tile.
+#: Caught by the timeline that restarts between all batches: a restart must fall exactly on the end of a tile.
 TILE_RESTART_MUTANTS = (
     single_patch_mutant(
         "a restart counts a row at the tile's start as inside",

@@ -1,7 +1,4 @@
-"""The engine, broken on purpose: each mutant is a small mistake somebody could make, as patches of engine functions.
-
-A patch names a module or class, an attribute of it, and how to make the broken one out of the right one.
-"""
+"""Mutants of the join: each is a small mistake someone could make."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def _bounds_of(change: Callable[[BoundQuery], list[list[int]]]) -> Callable[[Any
 
 
 def _pairs_longer_by(more_us: int) -> Callable[[BoundQuery], list[list[int]]]:
-    """The bounds of the same query with other pair lengths; those are frozen into it, so a copy is made."""
+    """Return the bounds of the query with other pair lengths; it is frozen, so it is copied."""
 
     def change(bound: BoundQuery) -> list[list[int]]:
         pairs = tuple(replace(pair, length_us=max(0, pair.length_us + more_us)) for pair in bound.query.pairs)
@@ -133,7 +130,7 @@ def _new_never_meets_new(_: Original) -> Original:
 
 
 def _nulls_filled(evaluate: Original) -> Original:
-    """As if NULL were a key like any other, at least among whole numbers."""
+    """Treat NULL as a key like any other, at least among integers."""
 
     def fill_nulls(expr: Any, columns: Any, length: int) -> Any:
         values = evaluate(expr, columns, length)
@@ -143,7 +140,7 @@ def _nulls_filled(evaluate: Original) -> Original:
 
 
 def _expiry_against_now(with_pane: Original) -> Original:
-    """State leaves by the newest time seen instead of by what can still come."""
+    """Evict state by the newest time seen instead of by the times that can still arrive."""
 
     def expire_by_newest_time(kept: Any, added: Any, retention_us: int, future_us: int) -> Any:
         newest_us = max((int(each.times[-1]) for each in (*kept.panes, added) if len(each)), default=future_us)

@@ -1,4 +1,4 @@
-"""Mutants of windows of length 0: each takes one microsecond for the instant itself."""
+"""Mutants of windows of length 0: each replaces the instant by one microsecond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _at_least_one(window: Any) -> Any:
 
 
 def _pairs_of_a_microsecond(given: Any) -> Any:
-    """The bounds with 1 in place of 0 both ways: of pairs that must be of one instant."""
+    """Replace 0 by 1 in both directions, for pairs that must share one instant."""
 
     def change(bound: BoundQuery) -> list[list[int]]:
         found: list[list[int]] = given.fget(bound)

@@ -1,6 +1,7 @@
 """Mutants: small mistakes in the engine, made by patching its functions.
 
-A patch names a module or class, one of its attributes, and a function that makes the broken attribute from the right one.
+A patch names a module or class, one of its attributes, and a function that makes the broken attribute from the right
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A mistake in words, and the patches that make it."""
+    """Description of a mistake, and the patches that make it."""
 
     mistake: str
     patches: tuple[Patch, ...]

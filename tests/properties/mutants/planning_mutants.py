@@ -1,6 +1,4 @@
-"""Planner and Spark grid, broken on purpose: mistakes after which a run differs from the plan or the grid that
-`explain` shows.
-"""
+"""Mutants of the planner and the Spark grid: a run differs from the plan or grid that `explain` shows."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def _equal_rates(_: Original) -> Original:
 
 
 def _other_orders(cost: Original) -> Original:
-    """The shown orders are those of another plan: every one is reversed."""
+    """Show the orders of another plan: every one is reversed."""
 
     def reverse_orders(about: Any) -> dict[str, list[str]]:
         return {origin: order[::-1] for origin, order in cost(about).items()}

@@ -1,5 +1,6 @@
-"""The engine's tests of predicates, broken on purpose: which rows are evaluated, which errors count, and when a
-predicate is tested.
+"""Mutants of predicate tests.
+
+They change which rows are evaluated, which errors count, and when a predicate is tested.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _without_operands(pane_of: Original) -> Original:
 
 
 def _from_left_to_right(_: Original) -> Original:
-    """The first conjunct that raises stops the query, whatever those after it say."""
+    """Stop at the first conjunct that raises, whatever the later ones say."""
 
     def test_left_to_right(predicates: Any, columns: Any, length: int) -> Any:
         keep = np.ones(length, np.bool_)
@@ -89,7 +90,7 @@ def _all_survive(_: Original) -> Original:
 
 
 def _last_dropped(survivors: Original) -> Original:
-    """A piece's last survivor is taken to have been gone on from already."""
+    """Drop the last survivor of a piece."""
 
     def drop_last_survivor(tests: Any, found: Any, level: int) -> Any:
         for rows in survivors(tests, found, level):
@@ -120,12 +121,12 @@ def _nulls_compare(ranged: Original) -> Original:
 
 
 def _unbound_tests(_: Original) -> Original:
-    """No predicate is tested between the loops of a W-join, and whole matches are taken to be tested."""
+    """Test no predicate between the loops of a W-join, and treat whole matches as tested."""
     return lambda scans, grown, depth: grown
 
 
 def _own_after_others(split: Original) -> Original:
-    """Predicates of one source are left to be tested with those over several."""
+    """Test predicates of one source together with those over several."""
 
     def share_own_predicates(bound: Any) -> Any:
         local, shared = split(bound)

@@ -1,6 +1,4 @@
-"""Comparisons that a correct engine passes and a broken one does not: restarts, allocations and budgets of shedding
-aggregations.
-"""
+"""Comparisons that a correct engine passes: restarts, allocations and budgets of shedding aggregations."""
 
 from __future__ import annotations
 
@@ -28,19 +26,20 @@ GROUPED = """
     FROM a [RANGE 300 MICROSECONDS], b [RANGE 500 MICROSECONDS] WHERE a.k = b.k GROUP BY a.g
 """
 EVERY_SECOND = """
-    SELECT a.g AS g, COUNT(*) AS n FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k GROUP BY a.g EVERY 1 SECOND
+    SELECT a.g AS g, COUNT(*) AS n FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS]
+    WHERE a.k = b.k GROUP BY a.g EVERY 1 SECOND
 """
 SHARES = {"a": RoleShares(0.5, 0.7), "b": RoleShares(0.8, 0.4)}
 
 
 def check_restarted_runs() -> None:
-    """A run restarted at random batches emits the rows of an uninterrupted one."""
+    """Compare runs restarted at random batches with uninterrupted ones."""
     for seed in range(SEEDS):
         check_restarts(seed)
 
 
 def check_allocated_pairs() -> None:
-    """Pairs and ledger are those of the definition, with the draws of each row taken from its roles' drop boxes."""
+    """Compare pairs and ledger with the definition, with each row's draws from the drop boxes of its roles."""
     for seed in range(5):
         rng = Random(seed)
         tables = {
@@ -69,7 +68,7 @@ def check_allocated_pairs() -> None:
 
 
 def check_role_draws() -> None:
-    """Half of the rows drawn for one role are drawn for the other as well."""
+    """Check that half of the rows drawn for one role are also drawn for the other."""
     table = pa.table({"id": range(20_000)})
     probe, window = (
         allocation.make_role_drop_box("a", role, RoleShares(0.5, 0.5), 3).select_kept(table)
@@ -79,8 +78,9 @@ def check_role_draws() -> None:
 
 
 def check_allocated_estimates() -> None:
-    """Estimates over many draws are unbiased, one per group, and lie within two standard errors as often as they
-    should.
+    """Check estimates over many draws.
+
+    They must be unbiased, one per group, and within two standard errors as often as expected.
     """
     streams = _grouped_streams()
     truth = {row["g"]: row["n"] for row in wm.collect(GROUPED, streams).to_pylist()}
@@ -95,7 +95,7 @@ def check_allocated_estimates() -> None:
 
 
 def check_exact_without_limits() -> None:
-    """Without a limit an aggregation by allocation is the exact one."""
+    """Check that an aggregation by allocation without a limit is exact."""
     streams = _grouped_streams()
     assert sorted(map(str, wm.allocate(GROUPED, streams).to_pylist())) == sorted(
         map(str, wm.collect(GROUPED, streams).to_pylist())
@@ -103,7 +103,7 @@ def check_exact_without_limits() -> None:
 
 
 def check_budgets() -> None:
-    """A query is feasible if and only if it is not refused, and what is shed fits the budget."""
+    """Check that a query is feasible if and only if it is not refused, and that the shed plan fits the budget."""
     streams = _slow_streams()
     cost = wm.explain(EVERY_SECOND, streams).chosen.cost
     for part in (0.3, 0.9, 1.1, 10):
@@ -114,8 +114,9 @@ def check_budgets() -> None:
 
 
 def check_shedding_costs() -> None:
-    """Estimates cost more than the exact answer where they regroup many combinations, and Spark costs come on top of
-    both.
+    """Check that estimates cost more than the exact result when they regroup many combinations.
+
+    Spark's costs must come on top of both.
     """
     streams, dropping = _slow_streams(), wm.plan(drop={"a": 0.1, "b": 0.1})
     exact = wm.explain(EVERY_SECOND, streams).chosen.cost
@@ -130,7 +131,7 @@ def check_shedding_costs() -> None:
 
 
 def check_state_figures() -> None:
-    """The figures of a batch count windows and combinations."""
+    """Check that the metrics of a batch count windows and combinations."""
     run = wm.run(EVERY_SECOND, _slow_streams(), wm.plan(drop={"a": 0.1}))
     _, figures = run_batch_with_metrics(run, 0, next(run.read_rounds()))
     assert figures.state_bytes > run.state.nbytes

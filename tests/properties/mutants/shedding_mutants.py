@@ -1,4 +1,4 @@
-"""Shedding aggregations, broken on purpose: each mutant is a small mistake in saved state, allocations or budgets."""
+"""Mutants of shedding aggregations: small mistakes in saved state, allocations or budgets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _as_the_join(attribute: str) -> Callable[[Original], Original]:
 
 
 class _OneDirection(AllocatedAggregation):
-    """An aggregation that takes the pairs of one direction only."""
+    """An aggregation that uses the pairs of one direction only."""
 
     prober = 0
 
@@ -73,7 +73,7 @@ class _OneDirection(AllocatedAggregation):
 
 
 def _emit_each_direction(take_step: Original) -> Original:
-    """Each direction is aggregated on its own, and the rows of both are emitted."""
+    """Aggregate each direction on its own, and emit the rows of both."""
 
     def aggregate_each_direction(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
         if run.aggregation is None:
@@ -116,7 +116,7 @@ def _ties_twice(_: Original) -> Original:
 
 
 def _pairs_independent(by_subset: Original) -> Original:
-    """Only a combination with itself counts for the variance, not one with another that shares a row."""
+    """Count only a combination with itself for the variance, not pairs that share a row."""
 
     def count_own_pairs_only(join: SampledJoin) -> Iterator[Any]:
         *_, last = by_subset(join)
@@ -138,7 +138,7 @@ def _kept_in_both(without_shed: Original) -> Original:
 
 
 def _judged_by_the_join(explained: Original) -> Original:
-    """A run compares the budget with the join below the aggregation; explain does not."""
+    """Compare the budget with the join below the aggregation in a run, but not in explain."""
 
     def explain_join_below(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
         about = explained(query, streams, stats, plan, budget, **knobs)

@@ -1,4 +1,6 @@
-"""Mistakes about values: decimals as doubles, units of integer times, the order of nested values, the scope of a JOIN's
+"""Mutants of values.
+
+They concern decimals as doubles, units of integer times, the order of nested values, and the scope of a JOIN's
 condition.
 """
 
@@ -26,7 +28,7 @@ def _arrows_cast(_: Original) -> Original:
 
 
 def _multiplied_by_a_negative_power(_: Original) -> Original:
-    """A negative power of ten is no double, so the product is rounded twice."""
+    """Multiply by a negative power of ten, which is not a double, so the product is rounded twice."""
     return lambda values: pa.array(
         [None if each is None else int(each.scaleb(2)) * 0.01 for each in values.to_pylist()], pa.float64()
     )
