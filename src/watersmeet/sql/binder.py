@@ -81,7 +81,7 @@ def _bind_query(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery
 
 
 def _bind_condition(expr: Expr | None, clause: str, binder: Binder) -> Expr | None:
-    return None if expr is None else binder.condition(expr, clause)
+    return None if expr is None else binder.bind_condition(expr, clause)
 
 
 class Binder:
@@ -96,30 +96,30 @@ class Binder:
             raise InternalError(f"no rule binds a {type(expr).__name__}")
         return bind(self, expr)
 
-    def condition(self, expr: Expr, where: str) -> Expr:
+    def bind_condition(self, expr: Expr, where: str) -> Expr:
         bound = self.bind(expr)
         if bound.family not in {Family.BOOLEAN, Family.NULL}:
             raise QueryError(f"{where} takes a condition, not a {format_type(bound.type)}", span=expr.span)
         return convert_to(bound, pa.bool_())
 
-    def column(self, expr: Column) -> TypedExpr:
+    def bind_column(self, expr: Column) -> TypedExpr:
         column = self.scope.resolve(expr)
         return TypedExpr(column, self.scope.type(column))
 
-    def literal(self, expr: Literal) -> TypedExpr:
+    def bind_literal(self, expr: Literal) -> TypedExpr:
         return TypedExpr(expr, expr.type)
 
-    def comparison(self, expr: Comparison) -> TypedExpr:
+    def bind_comparison(self, expr: Comparison) -> TypedExpr:
         left, right = self._coerce_operands((expr.left, expr.right), expr.op)
         return _boolean(Comparison(expr.op, left, right, span=expr.span))
 
-    def arithmetic(self, expr: Arithmetic) -> TypedExpr:
+    def bind_arithmetic(self, expr: Arithmetic) -> TypedExpr:
         result = type_arithmetic(expr.op, self.bind(expr.left), self.bind(expr.right))
         made = result.expr
         assert isinstance(made, Arithmetic)
         return TypedExpr(Arithmetic(made.op, made.left, made.right, span=expr.span), result.type)
 
-    def negation(self, expr: Negate) -> TypedExpr:
+    def bind_negation(self, expr: Negate) -> TypedExpr:
         arg = self.bind(expr.arg)
         if arg.family not in {*NUMBERS, Family.NULL}:
             raise QueryError(f"minus takes a number, not a {format_type(arg.type)}", span=expr.span)
@@ -133,22 +133,22 @@ class Binder:
                 kind = pa.int64()
         return TypedExpr(Negate(convert_to(arg, kind), span=expr.span), kind)
 
-    def chain(self, expr: And | Or) -> TypedExpr:
+    def bind_chain(self, expr: And | Or) -> TypedExpr:
         word = "AND" if isinstance(expr, And) else "OR"
-        return _boolean(type(expr)(tuple(self.condition(arg, word) for arg in expr.args), span=expr.span))
+        return _boolean(type(expr)(tuple(self.bind_condition(arg, word) for arg in expr.args), span=expr.span))
 
-    def inversion(self, expr: Not) -> TypedExpr:
-        return _boolean(Not(self.condition(expr.arg, "NOT"), span=expr.span))
+    def bind_inversion(self, expr: Not) -> TypedExpr:
+        return _boolean(Not(self.bind_condition(expr.arg, "NOT"), span=expr.span))
 
-    def membership(self, expr: In) -> TypedExpr:
+    def bind_membership(self, expr: In) -> TypedExpr:
         arg, *options = self._coerce_operands((expr.arg, *expr.options), "IN")
         return _boolean(In(arg, tuple(options), span=expr.span))
 
-    def between(self, expr: Between) -> TypedExpr:
+    def bind_between(self, expr: Between) -> TypedExpr:
         arg, low, high = self._coerce_operands((expr.arg, expr.low, expr.high), "BETWEEN")
         return _boolean(Between(arg, low, high, span=expr.span))
 
-    def like(self, expr: Like) -> TypedExpr:
+    def bind_like(self, expr: Like) -> TypedExpr:
         arg = self.bind(expr.arg)
         if arg.family not in {Family.STRING, Family.NULL}:
             raise QueryError(
@@ -158,17 +158,17 @@ class Binder:
             )
         return _boolean(Like(convert_to(arg, pa.string()), expr.pattern, span=expr.span))
 
-    def null_test(self, expr: IsNull) -> TypedExpr:
+    def bind_null_test(self, expr: IsNull) -> TypedExpr:
         return _boolean(IsNull(self.bind(expr.arg).expr, span=expr.span))
 
-    def case(self, expr: Case) -> TypedExpr:
-        conditions = [self.condition(condition, "WHEN") for condition, _ in expr.branches]
+    def bind_case(self, expr: Case) -> TypedExpr:
+        conditions = [self.bind_condition(condition, "WHEN") for condition, _ in expr.branches]
         values = [value for _, value in expr.branches] + ([] if expr.default is None else [expr.default])
         results, kind = coerce_to_common_type([self.bind(value) for value in values], "CASE")
         default = None if expr.default is None else results.pop()
         return TypedExpr(Case(tuple(zip(conditions, results, strict=True)), default, span=expr.span), kind)
 
-    def call(self, expr: Call) -> TypedExpr:
+    def bind_call(self, expr: Call) -> TypedExpr:
         function = FUNCTIONS.get(expr.name)
         if function is None:
             raise InternalError(f"{expr.name} is not in the table of functions")
@@ -176,11 +176,11 @@ class Binder:
         args, kind = function.sign(expr.name, [self.bind(arg) for arg in expr.args])
         return TypedExpr(Call(expr.name, tuple(args), span=expr.span), kind)
 
-    def cast(self, expr: Cast) -> TypedExpr:
+    def bind_cast(self, expr: Cast) -> TypedExpr:
         arg = check_cast(self.bind(expr.arg), expr.type)
         return TypedExpr(replace(arg.expr, span=expr.span), expr.type)
 
-    def aggregate(self, expr: Aggregate) -> TypedExpr:
+    def bind_aggregate(self, expr: Aggregate) -> TypedExpr:
         arg, kind = type_aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
         return TypedExpr(Aggregate(expr.function, arg, span=expr.span), kind)
 
@@ -196,22 +196,22 @@ def _boolean(expr: Expr) -> TypedExpr:
 
 
 _BINDERS: dict[type[Expr], Callable[[Binder, Any], TypedExpr]] = {
-    Column: Binder.column,
-    Literal: Binder.literal,
-    Comparison: Binder.comparison,
-    Arithmetic: Binder.arithmetic,
-    Negate: Binder.negation,
-    And: Binder.chain,
-    Or: Binder.chain,
-    Not: Binder.inversion,
-    In: Binder.membership,
-    Between: Binder.between,
-    Like: Binder.like,
-    IsNull: Binder.null_test,
-    Case: Binder.case,
-    Call: Binder.call,
-    Cast: Binder.cast,
-    Aggregate: Binder.aggregate,
+    Column: Binder.bind_column,
+    Literal: Binder.bind_literal,
+    Comparison: Binder.bind_comparison,
+    Arithmetic: Binder.bind_arithmetic,
+    Negate: Binder.bind_negation,
+    And: Binder.bind_chain,
+    Or: Binder.bind_chain,
+    Not: Binder.bind_inversion,
+    In: Binder.bind_membership,
+    Between: Binder.bind_between,
+    Like: Binder.bind_like,
+    IsNull: Binder.bind_null_test,
+    Case: Binder.bind_case,
+    Call: Binder.bind_call,
+    Cast: Binder.bind_cast,
+    Aggregate: Binder.bind_aggregate,
 }
 
 

@@ -57,7 +57,7 @@ def _build_query(select: exp.Select, text: str) -> Query:
         where=_build_where([join.args.get("on") for join in joins], select.args.get("where"), translator),
         all_pairs_us=_find_all_pairs_us(written),
         pairs=tuple(_build_pair(pair, translator) for pair in written if pair.names is not None),
-        group_by=tuple(translator.expression(key) for key in select.args.get("group") or ()),
+        group_by=tuple(translator.translate(key) for key in select.args.get("group") or ()),
         having=_translate_optional(select.args.get("having"), translator),
         every_us=select.args.get("every"),
         text=text,
@@ -73,10 +73,10 @@ def _build_item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
     if isinstance(item, exp.Star):
         return Star(span=node_span(item))
     if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-        return Star(translator.source(item.args["table"]), span=node_span(item))
+        return Star(translator.resolve_source(item.args["table"]), span=node_span(item))
     if isinstance(item, exp.Alias):
-        return SelectItem(translator.expression(item.this), item.args["alias"].name)
-    return SelectItem(translator.expression(item))
+        return SelectItem(translator.translate(item.this), item.args["alias"].name)
+    return SelectItem(translator.translate(item))
 
 
 def _build_where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
@@ -85,10 +85,12 @@ def _build_where(conditions: list[exp.Expr | None], where: exp.Expr | None, tran
     The condition of a JOIN sees its own source and those before it.
     """
     written = [
-        translator.join_condition(each, visible) for visible, each in enumerate(conditions, start=2) if each is not None
+        translator.translate_join_condition(each, visible)
+        for visible, each in enumerate(conditions, start=2)
+        if each is not None
     ]
     if where is not None:
-        written.append(translator.expression(where))
+        written.append(translator.translate(where))
     if len(written) <= 1:
         return written[0] if written else None
     return conjunction(tuple(part for condition in written for part in conjuncts(condition)))
@@ -103,10 +105,10 @@ def _find_all_pairs_us(written: list[ParsedConstraint]) -> int | None:
 
 def _build_pair(pair: ParsedConstraint, translator: Translator) -> PairConstraint:
     assert pair.names is not None
-    first, second = (translator.source(name) for name in pair.names)
+    first, second = (translator.resolve_source(name) for name in pair.names)
     with errors_at(pair.span):
         return PairConstraint(first, second, pair.length_us, pair.directed, span=pair.span)
 
 
 def _translate_optional(condition: exp.Expr | None, translator: Translator) -> Expr | None:
-    return None if condition is None else translator.expression(condition)
+    return None if condition is None else translator.translate(condition)

@@ -57,14 +57,14 @@ class Translator:
         self._depth = 0
         self._copied = 0
 
-    def join_condition(self, node: exp.Expr, visible: int) -> Expr:
+    def translate_join_condition(self, node: exp.Expr, visible: int) -> Expr:
         """Translate the condition of a JOIN, which sees the first `visible` sources only."""
         self._visible = visible
-        condition = self.expression(node)
+        condition = self.translate(node)
         self._visible = None
         return condition
 
-    def expression(self, node: exp.Expr) -> Expr:
+    def translate(self, node: exp.Expr) -> Expr:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise QueryError(
@@ -72,14 +72,14 @@ class Translator:
                 span=node_span(node),
                 hint="split the expression into smaller ones",
             )
-        translate = _NODES.get(type(node))
-        if translate is None:
+        method = _NODES.get(type(node))
+        if method is None:
             raise QueryError(f"{_describe_node(node)} is not supported", span=node_span(node))
-        translated = translate(self, node)
+        translated = method(self, node)
         self._depth -= 1
         return translated
 
-    def source(self, name: exp.Expr) -> str:
+    def resolve_source(self, name: exp.Expr) -> str:
         """Return the alias that a name before a dot or in a constraint refers to."""
         in_scope = self._aliases[: self._visible]
         found = match_names(name.name, in_scope)
@@ -94,99 +94,102 @@ class Translator:
 
     # --- one method a construct
 
-    def column(self, node: exp.Expr) -> Expr:
+    def translate_column(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "table")
         if isinstance(node.this, exp.Star):
             raise QueryError("a star is allowed only in SELECT and in COUNT(*)", span=node_span(node))
         table = node.args.get("table")
         return Column(
-            node.name, None if table is None else self.source(table), span=node_span(node), visible=self._visible
+            node.name,
+            None if table is None else self.resolve_source(table),
+            span=node_span(node),
+            visible=self._visible,
         )
 
-    def literal(self, node: exp.Expr) -> Expr:
+    def translate_literal(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "is_string")
         span = node_span(node)
         return Literal(node.this, pa.string(), span=span) if node.is_string else literals.parse_number(node.this, span)
 
-    def comparison(self, node: exp.Expr) -> Expr:
+    def translate_comparison(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "expression")
         return Comparison(_COMPARISONS[type(node)], *self._pair(node), span=node_span(node))  # type: ignore[index]
 
-    def arithmetic(self, node: exp.Expr) -> Expr:
+    def translate_arithmetic(self, node: exp.Expr) -> Expr:
         _check_arguments(
             node, "this", "expression", "typed", "safe"
         )  # the last two are settings of sqlglot's generator, not text
         return Arithmetic(_ARITHMETIC[type(node)], *self._pair(node), span=node_span(node))  # type: ignore[index]
 
-    def chain(self, node: exp.Expr) -> Expr:
+    def translate_chain(self, node: exp.Expr) -> Expr:
         """Translate `a AND b AND c` as one node, without a level of recursion per operand."""
-        args = tuple(self.expression(part) for part in _chain_operands(node))
+        args = tuple(self.translate(part) for part in _chain_operands(node))
         return (And if isinstance(node, exp.And) else Or)(args, span=node_span(node))
 
-    def concatenation(self, node: exp.Expr) -> Expr:
-        return Call("CONCAT", tuple(self.expression(part) for part in _chain_operands(node)), span=node_span(node))
+    def translate_concatenation(self, node: exp.Expr) -> Expr:
+        return Call("CONCAT", tuple(self.translate(part) for part in _chain_operands(node)), span=node_span(node))
 
-    def negation(self, node: exp.Expr) -> Expr:
+    def translate_negation(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this")
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return literals.negate(literals.parse_number(node.this.this, node_span(node)), node_span(node))
-        return Negate(self.expression(node.this), span=node_span(node))
+        return Negate(self.translate(node.this), span=node_span(node))
 
-    def inversion(self, node: exp.Expr) -> Expr:
+    def translate_inversion(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this")
-        return Not(self.expression(node.this), span=node_span(node))
+        return Not(self.translate(node.this), span=node_span(node))
 
-    def parenthesis(self, node: exp.Expr) -> Expr:
+    def translate_parenthesis(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this")
-        return self.expression(node.this)
+        return self.translate(node.this)
 
-    def membership(self, node: exp.Expr) -> Expr:
+    def translate_membership(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "expressions")
-        options = tuple(self.expression(option) for option in node.expressions)
-        return In(self.expression(node.this), options, span=node_span(node))
+        options = tuple(self.translate(option) for option in node.expressions)
+        return In(self.translate(node.this), options, span=node_span(node))
 
-    def between(self, node: exp.Expr) -> Expr:
+    def translate_between(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "low", "high")
-        arg, low, high = (self.expression(node.args[part]) for part in ("this", "low", "high"))
+        arg, low, high = (self.translate(node.args[part]) for part in ("this", "low", "high"))
         return Between(arg, low, high, span=node_span(node))
 
-    def like(self, node: exp.Expr) -> Expr:
+    def translate_like(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "expression", "negate")
         pattern: str = node.expression.this
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise QueryError("the pattern ends in a backslash that escapes nothing", span=node_span(node.expression))
-        like = Like(self.expression(node.this), pattern, span=node_span(node))
+        like = Like(self.translate(node.this), pattern, span=node_span(node))
         return Not(like, span=node_span(node)) if node.args.get("negate") else like
 
-    def null_test(self, node: exp.Expr) -> Expr:
+    def translate_null_test(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "expression")
         if node_span(node.expression) is None:  # sqlglot's own, made of `x NOT NULL`
             raise QueryError("NOT NULL is not a condition", span=node_span(node), hint="write IS NOT NULL")
-        return IsNull(self.expression(node.this), span=node_span(node))
+        return IsNull(self.translate(node.this), span=node_span(node))
 
-    def case(self, node: exp.Expr) -> Expr:
+    def translate_case(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "ifs", "default")
-        subject = None if node.this is None or node.this == "" else self.expression(node.this)
+        subject = None if node.this is None or node.this == "" else self.translate(node.this)
         branches = tuple(self._branch(subject, branch) for branch in node.args["ifs"])
         if subject is not None:
             self._count_copies(subject, len(branches) - 1, node_span(node))
         default = node.args.get("default")
-        return Case(branches, None if default is None else self.expression(default), span=node_span(node))
+        return Case(branches, None if default is None else self.translate(default), span=node_span(node))
 
-    def cast(self, node: exp.Expr) -> Expr:
+    def translate_cast(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "to")
         to, span = node.args["to"], node_span(node)
         if to == "DATE":
             return literals.parse_date(node.this.this, span)
         if to == "TIMESTAMP":
             return literals.parse_timestamp(node.this.this, span)
-        return Cast(self.expression(node.this), to, span=span)
+        return Cast(self.translate(node.this), to, span=span)
 
-    def interval(self, node: exp.Expr) -> Expr:
+    def translate_interval(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this")
         return literals.interval_literal(node.args["this"], node_span(node))
 
-    def call(self, node: exp.Expr) -> Expr:
+    def translate_call(self, node: exp.Expr) -> Expr:
         _check_arguments(node, "this", "expressions")
         name, span = SYNONYMS.get(node.this, node.this), node_span(node)
         if name in AGGREGATES:
@@ -204,14 +207,14 @@ class Translator:
     # --- parts
 
     def _pair(self, node: exp.Expr) -> tuple[Expr, Expr]:
-        return self.expression(node.this), self.expression(node.expression)
+        return self.translate(node.this), self.translate(node.expression)
 
     def _branch(self, subject: Expr | None, branch: exp.Expr) -> tuple[Expr, Expr]:
         _check_arguments(branch, "this", "true")
-        condition = self.expression(branch.this)
+        condition = self.translate(branch.this)
         if subject is not None:
             condition = Comparison("=", subject, condition, span=condition.span)
-        return condition, self.expression(branch.args["true"])
+        return condition, self.translate(branch.args["true"])
 
     def _count_copies(self, subject: Expr, copies: int, span: Span | None) -> None:
         self._copied += copies * sum(1 for _ in walk(subject))
@@ -224,12 +227,12 @@ class Translator:
         if len(args) != 1:
             raise QueryError(f"{name} takes one argument, not {len(args)}", span=span)
         if name == "COUNT" and isinstance(args[0], exp.Column) and isinstance(args[0].this, exp.Star):
-            self.source(
+            self.resolve_source(
                 args[0].args["table"]
             )  # every row of a join has a row of each source, so COUNT(a.*) counts them all
             return Aggregate(name, span=span)
         if not isinstance(args[0], exp.Star):
-            return Aggregate(name, self.expression(args[0]), span=span)
+            return Aggregate(name, self.translate(args[0]), span=span)
         if name != "COUNT":
             raise QueryError(f"{name} takes a value, not a star", span=node_span(args[0]))
         return Aggregate(name, span=span)
@@ -237,30 +240,30 @@ class Translator:
     def _argument(self, name: str, arg: exp.Expr) -> Expr:
         if isinstance(arg, exp.Star):
             raise QueryError(f"{name} takes a value, not a star", span=node_span(arg))
-        return self.expression(arg)
+        return self.translate(arg)
 
 
 _NODES: dict[type[exp.Expr], Callable[[Translator, Any], Expr]] = {
-    exp.Column: Translator.column,
-    exp.Literal: Translator.literal,
+    exp.Column: Translator.translate_column,
+    exp.Literal: Translator.translate_literal,
     exp.Null: lambda _, node: Literal(None, pa.null(), span=node_span(node)),
     exp.Boolean: lambda _, node: Literal(node.this, pa.bool_(), span=node_span(node)),
-    **dict.fromkeys(_COMPARISONS, Translator.comparison),
-    **dict.fromkeys(_ARITHMETIC, Translator.arithmetic),
-    exp.And: Translator.chain,
-    exp.Or: Translator.chain,
-    exp.DPipe: Translator.concatenation,
-    exp.Neg: Translator.negation,
-    exp.Not: Translator.inversion,
-    exp.Paren: Translator.parenthesis,
-    exp.In: Translator.membership,
-    exp.Between: Translator.between,
-    exp.Like: Translator.like,
-    exp.Is: Translator.null_test,
-    exp.Case: Translator.case,
-    exp.Cast: Translator.cast,
-    exp.Interval: Translator.interval,
-    exp.Anonymous: Translator.call,
+    **dict.fromkeys(_COMPARISONS, Translator.translate_comparison),
+    **dict.fromkeys(_ARITHMETIC, Translator.translate_arithmetic),
+    exp.And: Translator.translate_chain,
+    exp.Or: Translator.translate_chain,
+    exp.DPipe: Translator.translate_concatenation,
+    exp.Neg: Translator.translate_negation,
+    exp.Not: Translator.translate_inversion,
+    exp.Paren: Translator.translate_parenthesis,
+    exp.In: Translator.translate_membership,
+    exp.Between: Translator.translate_between,
+    exp.Like: Translator.translate_like,
+    exp.Is: Translator.translate_null_test,
+    exp.Case: Translator.translate_case,
+    exp.Cast: Translator.translate_cast,
+    exp.Interval: Translator.translate_interval,
+    exp.Anonymous: Translator.translate_call,
 }
 
 

@@ -61,10 +61,11 @@ def _type(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
 def type_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
     """Type `left op right`, with both sides converted to types that the operator is defined on; the result has no span.
 
+    >>> from watersmeet.algebra.render import format_expression
     >>> one, half = TypedExpr(Literal(1, pa.int64()), pa.int64()), TypedExpr(Literal(0.5, pa.float64()), pa.float64())
-    >>> type_arithmetic("+", one, half)
-    TypedExpr(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5,
-    type=DataType(double))), type=DataType(double))
+    >>> total = type_arithmetic("+", one, half)
+    >>> format_expression(total.expr), total.type
+    ('1.0 + 0.5', DataType(double))
     """
     left_kind, right_kind = _arithmetic_operands(op, left, right)
     expr = Arithmetic(op, convert_to(left, left_kind), convert_to(right, right_kind))

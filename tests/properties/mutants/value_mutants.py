@@ -149,5 +149,7 @@ EXAMPLE_MUTANTS = (
     single_patch_mutant(
         "nanoseconds of one microsecond keep their order of arrival", admission, "_nanosecond_times", _no_finer_times
     ),
-    single_patch_mutant("a JOIN's condition sees later sources", Translator, "join_condition", _every_source_visible),
+    single_patch_mutant(
+        "a JOIN's condition sees later sources", Translator, "translate_join_condition", _every_source_visible
+    ),
 )
