@@ -100,7 +100,7 @@ class PeerComparison:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> PeerComparison:
         systems = tuple(SystemResult(**system) for system in saved["systems"])
-        about = {"skipped": saved.get("skipped", {}), "said": saved.get("said", "")}
+        about = {"skipped": saved.get("skipped", {}), "note": saved.get("said", "")}
         return cls(saved["workload"], saved["rows_in"], saved["rows_out"], saved["seed"], systems, **about)
 
 

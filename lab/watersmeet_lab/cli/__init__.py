@@ -35,10 +35,10 @@ def paper(
     as_json: Annotated[bool, typer.Option("--json", help="Print the claims as one JSON list.")] = False,
 ) -> None:
     """Reproduce a paper's tables and figures: numbers, plots, and a verdict for each claim."""
-    from watersmeet_lab.cli import paper as papers
+    from watersmeet_lab.cli import paper_command
 
     with exit_on_error():
-        papers.write_paper_report(name, out, quick=quick, as_json=as_json)
+        paper_command.write_paper_report(name, out, quick=quick, as_json=as_json)
 
 
 def bench(
@@ -63,12 +63,12 @@ def bench(
     ] = False,
 ) -> None:
     """Measure Watersmeet against its peers in one run, on seeded workloads."""
-    from watersmeet_lab.cli import bench as benches
+    from watersmeet_lab.cli import bench_command
 
     with exit_on_error():
         if name == "compare":
-            benches.compare_results(results or [])
+            bench_command.compare_results(results or [])
         elif profile:
-            benches.show_profile(name, scale, as_json=as_json)
+            bench_command.show_profile(name, scale, as_json=as_json)
         else:
-            benches.run_and_save(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])
+            bench_command.run_and_save(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])
