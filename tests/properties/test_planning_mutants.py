@@ -21,8 +21,8 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     lambda _: plans.test_without_statistics_no_cross_product_comes_before_a_band(),
     lambda _: plans.test_a_changed_plan_is_filled_as_one_that_starts_a_run(),
     lambda _: grids.test_the_large_input_is_split_and_the_small_one_copied(grids.THETA),
-    lambda _: grids.test_declared_rates_count_before_measured_ones(),
-    lambda _: grids.test_copies_have_a_price(),
+    lambda _: grids.test_declared_rates_take_precedence_over_measured_ones(),
+    lambda _: grids.test_copies_have_a_cost(),
     lambda folder: grids.test_a_restart_with_other_rates_keeps_its_grid(grids.THETA, folder / "restart"),
     lambda folder: grids.test_a_damaged_grid_is_refused_by_name(
         lambda text: text.replace('"share": 8', '"share": 4'), folder / "damage"

@@ -57,7 +57,7 @@ def test_a_lost_row_fails_the_check(week: Tables) -> None:
 
     stage = DemoContext(Console(quiet=True), week, DemoEngine("spark", "on Spark", 4, careless), lambda figures: None)
     steps.show_plan(stage)
-    assert stage.plan is not None
-    stage.rows, _ = stage.run(QUERY, stage.plan.plan)
+    assert stage.explanation is not None
+    stage.rows, _ = stage.run(QUERY, stage.explanation.plan)
     steps.check_join(stage)
-    assert not stage.agreed
+    assert not stage.all_checks_passed

@@ -78,7 +78,7 @@ def report(sink: str, done: list[KillRecord], *, lost: int, duplicated: int, of:
     for killed in done:
         print(
             f"  {killed.kill.victim:6} {killed.kill.phase:14} "
-            f"batch {killed.planned} planned, {killed.committed} committed"
+            f"batch {killed.last_planned_batch} planned, {killed.last_committed_batch} committed"
         )
 
 
