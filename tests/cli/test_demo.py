@@ -27,14 +27,14 @@ from watersmeet.cli.demo.flights import (
 
 @pytest.fixture(scope="module")
 def departures() -> Tables:
-    """A fortnight of flights: the demo in small."""
+    """Flights of two weeks, a small version of the demo."""
     first = np.datetime64("2013-07-01T00:00", "us").astype(np.int64)
     fortnight_us = 14 * 86_400_000_000
-    taken: Tables = {}
+    selected: Tables = {}
     for airport, table in load_flights().items():
         at = times_us(table, "departed")
-        taken[airport] = table.filter(pa.array((at >= first) & (at < first + fortnight_us)))
-    return taken
+        selected[airport] = table.filter(pa.array((at >= first) & (at < first + fortnight_us)))
+    return selected
 
 
 def test_flights_are_departures_in_time_order(departures: Tables) -> None:
@@ -65,7 +65,7 @@ def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: Tab
     assert (doubled.lost, doubled.invented) == (0, 1)
 
 
-def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_exits_with_code_one_if_the_rows_differ(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "load_flights", lambda: departures)
     fine = CliRunner().invoke(cli.app, ["demo", "--engine", "embedded"])
     assert fine.exit_code == 0, fine.output
@@ -78,9 +78,7 @@ def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeyp
     assert "They differ" in broken.output
 
 
-def test_without_java_the_demo_says_so_and_runs_in_this_process(
-    departures: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_java_the_demo_runs_in_this_process(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "load_flights", lambda: departures)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     shown = CliRunner().invoke(cli.app, ["demo"])

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import watersmeet as wm
-from tests.cli.test_first_mistakes import said, streams
+from tests.cli.test_usage_errors import run_failing, stream_options
 from watersmeet.calibration.profile_store import load_profile, profile_path
 from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
@@ -57,29 +57,28 @@ def _made(path: Path) -> Path:
 
 
 # --- files that are not files
-# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
 def test_only_a_regular_file_is_read_as_a_query(files: Path, kind: str) -> None:
-    words = said("run", NOT_FILES[kind](files), *streams(files))
+    words = run_failing("run", NOT_FILES[kind](files), *stream_options(files))
     assert "query file" in words
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
 def test_only_a_regular_file_is_read_as_a_job(tmp_path: Path, kind: str) -> None:
-    assert "job file" in said("run", "--config", NOT_FILES[kind](tmp_path))
+    assert "job file" in run_failing("run", "--config", NOT_FILES[kind](tmp_path))
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
 def test_only_a_regular_file_is_read_as_statistics(files: Path, kind: str) -> None:
-    assert "statistics file" in said("explain", files / "query.sql", "--stats", NOT_FILES[kind](files))
+    assert "statistics file" in run_failing("explain", files / "query.sql", "--stats", NOT_FILES[kind](files))
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
 def test_only_a_regular_file_is_read_as_a_saved_benchmark(tmp_path: Path, kind: str) -> None:
     path = NOT_FILES[kind](tmp_path)
-    assert "benchmark file" in said("bench", "compare", path, path)
+    assert "benchmark file" in run_failing("bench", "compare", path, path)
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
@@ -96,7 +95,9 @@ def test_only_a_regular_file_is_read_as_a_profile(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("kind", [kind for kind in NOT_FILES if kind != "a directory"])
 def test_only_a_file_or_a_directory_is_read_as_a_stream(files: Path, kind: str, reading: str) -> None:
     path = NOT_FILES[kind](files)
-    words = said("run", files / "query.sql", *streams(files, a=f"{path},time=ts"), *growing(files, reading))
+    words = run_failing(
+        "run", files / "query.sql", *stream_options(files, a=f"{path},time=ts"), *growing(files, reading)
+    )
     assert str(path)[:60] in words
 
 
@@ -112,14 +113,13 @@ def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
 
 
 # --- text that is too much
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_text_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     with path.open("wb") as opened:
         opened.truncate(10**12)  # a sparse file: reading it would exhaust memory
-    assert "is 1,000,000.0 MB large; at most 1 MB are read" in said("run", "--config", path)
+    assert "is 1,000,000.0 MB large; at most 1 MB are read" in run_failing("run", "--config", path)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_sections_nested_too_deep_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("digits", [20, 4_000])
 def test_integers_beyond_64_bits_are_refused(tmp_path: Path, setting: str, digits: int) -> None:
     (tmp_path / "job.toml").write_text(f"{setting} = 0x{'f' * digits}")
-    assert "has an integer beyond 64 bits" in said("run", "--config", tmp_path / "job.toml")
+    assert "has an integer beyond 64 bits" in run_failing("run", "--config", tmp_path / "job.toml")
 
 
 @pytest.mark.parametrize("digits", [400, 5_000])
@@ -174,7 +174,6 @@ def test_a_duration_of_hundreds_of_digits_is_too_long(digits: int) -> None:
 
 
 # --- messages stay short
-# ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("depth", [MAX_NESTING, 5_000, 50_000])
@@ -214,7 +213,6 @@ def test_every_message_and_hint_is_bounded() -> None:
 
 
 # --- columns
-# ----------------------------------------------------------------------------------------------------------------------------
 
 TWICE = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["ts", "ts", "k"])
 
@@ -228,7 +226,9 @@ def test_two_columns_of_one_name_are_refused_with_the_file(files: Path, name: st
     else:
         content = {".csv": "ts,ts,k\n1,2,3\n", ".tsv": "ts\tts\tk\n1\t2\t3\n", ".jsonl": '{"ts": 1, "ts": 2, "k": 3}\n'}
         path.write_text(content[path.suffix])
-    words = said("run", files / "query.sql", *streams(files, a=f"{path},time=ts"), *growing(files, reading))
+    words = run_failing(
+        "run", files / "query.sql", *stream_options(files, a=f"{path},time=ts"), *growing(files, reading)
+    )
     assert str(path) in words
     assert '2 columns named "ts"' in words or "specified twice" in words
 
@@ -241,7 +241,6 @@ def test_two_columns_of_one_name_are_refused_in_tables_and_frames() -> None:
 
 
 # --- options
-# ----------------------------------------------------------------------------------------------------------------------------
 
 HUGE = "9" * 20
 
@@ -259,7 +258,7 @@ HUGE = "9" * 20
     ],
 )
 def test_a_number_that_an_option_cannot_be_is_a_mistake_of_usage(files: Path, option: tuple[str, str]) -> None:
-    result = CliRunner().invoke(cli.app, ["run", str(files / "query.sql"), *streams(files), *option])
+    result = CliRunner().invoke(cli.app, ["run", str(files / "query.sql"), *stream_options(files), *option])
     assert result.exit_code == 2, result.output
     assert option[0] in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -287,7 +286,7 @@ def test_a_scale_that_cannot_be_is_a_mistake_of_usage(scale: str) -> None:
     ],
 )
 def test_a_budget_that_cannot_be_is_refused(files: Path, option: tuple[str, str]) -> None:
-    said("run", files / "query.sql", *streams(files), *option)
+    run_failing("run", files / "query.sql", *stream_options(files), *option)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_a_budget_that_cannot_be_is_refused(files: Path, option: tuple[str, str]
     [("--processors", "inf"), ("--processors", "1e300"), ("--memory", "999999999999999TB"), ("--limit", "2147483647")],
 )
 def test_a_large_number_that_means_something_is_taken(files: Path, option: tuple[str, str]) -> None:
-    result = CliRunner().invoke(cli.app, ["run", str(files / "query.sql"), *streams(files), "--json", *option])
+    result = CliRunner().invoke(cli.app, ["run", str(files / "query.sql"), *stream_options(files), "--json", *option])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {"k": 1}
 
@@ -303,4 +302,4 @@ def test_a_large_number_that_means_something_is_taken(files: Path, option: tuple
 @pytest.mark.parametrize("option", ["--out", "--checkpoint"])
 def test_an_output_whose_name_is_too_long_is_refused(files: Path, option: str) -> None:
     path = files / ("x" * 300 + ".csv")
-    assert "File name too long" in said("run", files / "query.sql", *streams(files), option, path)
+    assert "File name too long" in run_failing("run", files / "query.sql", *stream_options(files), option, path)

@@ -1,4 +1,4 @@
-"""Warnings of ours are one line on stderr; others keep Python's form."""
+"""Warnings of Watersmeet are one line on stderr; other warnings keep Python's form."""
 
 from __future__ import annotations
 

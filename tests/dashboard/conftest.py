@@ -1,4 +1,4 @@
-"""A real browser, and dashboards that a run feeds batch by batch when a test says so."""
+"""A real browser, and dashboards of a run that a test advances batch by batch."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ FLAGS = (
     "--disable-sync",
 )
 
-#: Playwright gives up after 5 or 30 seconds by default; a loaded machine takes longer. The watchdog shows a wait that
-#: never ends.
-PATIENCE_MS = 300_000  # ends a test whose page never shows what it waits for
+#: The defaults of Playwright are 5 or 30 seconds; a loaded machine takes longer.
+PATIENCE_MS = 300_000
 expect.set_options(timeout=PATIENCE_MS)
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
@@ -47,23 +46,23 @@ BATCH_US = 500_000
 
 
 @dataclass
-class Running:
-    """A dashboard over a run that goes on by one batch at a time."""
+class ServedRun:
+    """Dashboard of a run that a test advances batch by batch."""
 
     address: DashboardAddress
-    shown: DashboardContent
+    content: DashboardContent
     run: EmbeddedRun
     batch: int = 0
 
-    def go_on(self, batches: int = 1) -> None:
+    def advance(self, batches: int = 1) -> None:
         for _ in range(batches):
-            tables = {name: batch_of(name, self.batch) for name in self.run.sources}
-            self.shown.live.observe(run_batch_with_metrics(self.run, self.batch, tables)[1])
+            tables = {name: make_batch(name, self.batch) for name in self.run.sources}
+            self.content.live.observe(run_batch_with_metrics(self.run, self.batch, tables)[1])
             self.batch += 1
 
 
-def batch_of(name: str, number: int) -> pa.Table:
-    """Half a second of a stream, a part of it too late to be joined."""
+def make_batch(name: str, number: int) -> pa.Table:
+    """Return half a second of a stream; some of its rows are late."""
     random = np.random.default_rng([number, *name.encode()])
     at = np.sort(random.integers(number * BATCH_US - 100_000, (number + 1) * BATCH_US, BATCH_ROWS))
     return pa.table(
@@ -72,25 +71,27 @@ def batch_of(name: str, number: int) -> pa.Table:
 
 
 @contextmanager
-def running(query: str, names: Mapping[str, str], title: str = "orders with trades and quotes") -> Iterator[Running]:
-    """A served dashboard; `names` maps the streams' names to their lateness."""
-    streams = {name: wm.stream([batch_of(name, 0)], time="ts", lateness=late) for name, late in names.items()}
+def serve_run(
+    query: str, names: Mapping[str, str], title: str = "orders with trades and quotes"
+) -> Iterator[ServedRun]:
+    """Serve a dashboard; `names` maps the names of the streams to their lateness."""
+    streams = {name: wm.stream([make_batch(name, 0)], time="ts", lateness=late) for name, late in names.items()}
     parsed = wm.sql(query)
     declared = {name: wm.stats(rate=4_000, distinct={"item": 20_000}, row_bytes=24) for name in names}
     base = wm.explain(parsed, streams, stats=declared, budget=wm.Budget(processors=2))
-    shown = DashboardContent(title, WhatIf(parsed, streams, base))
-    with serve(shown, port=0) as address:
-        yield Running(address, shown, wm.run(parsed, streams))
+    content = DashboardContent(title, WhatIf(parsed, streams, base))
+    with serve(content, port=0) as address:
+        yield ServedRun(address, content, wm.run(parsed, streams))
 
 
 @pytest.fixture
-def dashboard() -> Callable[..., AbstractContextManager[Running]]:
-    return running
+def dashboard() -> Callable[..., AbstractContextManager[ServedRun]]:
+    return serve_run
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Running]:
-    with running(QUERY, {"orders": "50 ms", "trades": "50 ms", "quotes": "50 ms"}) as made:
+def served_run() -> Iterator[ServedRun]:
+    with serve_run(QUERY, {"orders": "50 ms", "trades": "50 ms", "quotes": "50 ms"}) as made:
         yield made
 
 
@@ -105,7 +106,7 @@ def browser() -> Iterator[Browser]:
         None,
     )
     if found is None:
-        pytest.fail("no Chromium to test the dashboard with: bash scripts/chromium.sh")
+        pytest.fail("Chromium not found: run scripts/chromium.sh")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=found, args=list(FLAGS), timeout=PATIENCE_MS)
         yield opened
@@ -113,31 +114,31 @@ def browser() -> Iterator[Browser]:
 
 
 @dataclass
-class Seen:
-    """A page, and everything its console complained about."""
+class OpenedPage:
+    """Open page and the errors in its console."""
 
     page: Page
-    complaints: list[str]
+    console_errors: list[str]
 
 
 @pytest.fixture
-def looked_at(browser: Browser) -> Iterator[Callable[..., Seen]]:
+def open_dashboard(browser: Browser) -> Iterator[Callable[..., OpenedPage]]:
     contexts = []
 
-    def look(address: DashboardAddress, *, dark: bool = False, width: int = 1280, height: int = 900) -> Seen:
+    def open_page(address: DashboardAddress, *, dark: bool = False, width: int = 1280, height: int = 900) -> OpenedPage:
         context = browser.new_context(
             color_scheme="dark" if dark else "light", viewport={"width": width, "height": height}
         )
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
-        seen = Seen(page, [])
-        page.on("console", lambda message: seen.complaints.append(message.text) if message.type != "log" else None)
-        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+        seen = OpenedPage(page, [])
+        page.on("console", lambda message: seen.console_errors.append(message.text) if message.type != "log" else None)
+        page.on("pageerror", lambda error: seen.console_errors.append(str(error)))
         page.goto(address.url)
         page.wait_for_selector("#controls input")
         return seen
 
-    yield look
+    yield open_page
     for context in contexts:
         context.close()

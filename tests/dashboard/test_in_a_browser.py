@@ -10,57 +10,59 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import watersmeet as wm
-from tests.dashboard.conftest import ARTEFACTS, Running, Seen
+from tests.dashboard.conftest import ARTEFACTS, OpenedPage, ServedRun
 
-Look = Callable[..., Seen]
+OpenDashboard = Callable[..., OpenedPage]
 
 
 def tile(page: Page, name: str) -> str:
     return page.inner_text(f'.tile[data-name="{name}"] .value')
 
 
-def test_the_page_loads_without_console_errors(served: Running, looked_at: Look) -> None:
-    seen = looked_at(served.address)
-    served.go_on(2)
+def test_the_page_loads_without_console_errors(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
+    seen = open_dashboard(served_run.address)
+    served_run.advance(2)
     expect(seen.page.locator("#status")).to_have_text("running")
     expect(seen.page.locator("#chart-rates .main-svg").first).to_be_visible()
     assert seen.page.inner_text("#verdict") == "keeps up"
     assert "SELECT o.item" in seen.page.inner_text("#query")
     assert seen.page.locator(".card").count() == 3 + 3 + 1 + 1  # inputs, origins, every batch, rows out
     assert seen.page.locator(".loser").count() >= 5
-    assert seen.complaints == []
+    assert seen.console_errors == []
 
 
-def test_the_token_does_not_stay_in_the_address(served: Running, looked_at: Look) -> None:
-    page = looked_at(served.address).page
-    assert served.address.token not in page.url
+def test_the_token_does_not_stay_in_the_address(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
+    page = open_dashboard(served_run.address).page
+    assert served_run.address.token not in page.url
     page.reload()
     page.wait_for_selector("#controls input")
 
 
-def test_live_values_move(served: Running, looked_at: Look) -> None:
-    page = looked_at(served.address).page
-    served.go_on()
+def test_live_values_change(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
+    page = open_dashboard(served_run.address).page
+    served_run.advance()
     rows = page.locator('.tile[data-name="rows in"] .more')
     expect(rows).to_contain_text("in total")
     before = rows.inner_text()
-    served.go_on(3)
+    served_run.advance(3)
     expect(rows).not_to_have_text(before)
     assert tile(page, "state") != "–"
     assert tile(page, "late rows") not in ("–", "0")
 
 
-def test_every_card_shows_predicted_and_measured_cost(served: Running, looked_at: Look) -> None:
-    page = looked_at(served.address).page
-    served.go_on(4)
+def test_every_card_shows_predicted_and_measured_cost(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
+    page = open_dashboard(served_run.address).page
+    served_run.advance(4)
     expect(page.locator(".measured-text").first).not_to_have_text("not measured")
     for card in page.locator(".card").all():
         assert re.search(r"( % of a core| cores?)$", card.locator(".predicted-text").inner_text())
         assert re.search(r"( % of a core| cores?)$", card.locator(".measured-text").inner_text())
 
 
-def test_a_what_if_slider_changes_the_verdict_and_the_plan(served: Running, looked_at: Look) -> None:
-    page = looked_at(served.address).page
+def test_a_what_if_slider_changes_the_verdict_and_the_plan(
+    served_run: ServedRun, open_dashboard: OpenDashboard
+) -> None:
+    page = open_dashboard(served_run.address).page
     expect(page.locator("#answer .chip")).to_have_text("keeps up")
     before, orders = page.inner_text(".answer-plan"), page.inner_text(".answer-orders")
     _slide(page, "window q", 1000)
@@ -74,21 +76,24 @@ def test_a_what_if_slider_changes_the_verdict_and_the_plan(served: Running, look
     expect(page.locator(".answer-plan")).to_have_text(before)
 
 
-def test_the_answer_reports_insufficient_memory(served: Running, looked_at: Look) -> None:
-    page = looked_at(served.address).page
+def test_the_answer_reports_insufficient_memory(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
+    page = open_dashboard(served_run.address).page
     _slide(page, "memory", 0)
     expect(page.locator("#answer")).to_contain_text("available")
 
 
 def test_names_with_markup_are_shown_as_text(
-    dashboard: Callable[..., AbstractContextManager[Running]], looked_at: Look
+    dashboard: Callable[..., AbstractContextManager[ServedRun]], open_dashboard: OpenDashboard
 ) -> None:
     nasty = '<img src=x onerror="document.title=1"><b>x</b>'
     quoted = '"' + nasty.replace('"', '""') + '"'
-    query = f"SELECT a.item AS {quoted} FROM {quoted} [RANGE 1 SECOND] AS a, b [RANGE 1 SECOND] AS {quoted} WHERE a.item = {quoted}.item"
+    query = (
+        f"SELECT a.item AS {quoted} FROM {quoted} [RANGE 1 SECOND] AS a, b [RANGE 1 SECOND] AS {quoted} "
+        f"WHERE a.item = {quoted}.item"
+    )
     with dashboard(query, {nasty: "10 ms", "b": "10 ms"}, title=nasty) as shown:
-        seen = looked_at(shown.address)
-        shown.go_on(3)
+        seen = open_dashboard(shown.address)
+        shown.advance(3)
         expect(seen.page.locator("#chart-lost .main-svg").first).to_be_visible()
         assert seen.page.inner_text("#title") == nasty
         assert nasty in seen.page.inner_text("#picture")
@@ -97,23 +102,25 @@ def test_names_with_markup_are_shown_as_text(
         assert seen.page.locator("b").count() == 0
         assert "<b>x</b>" in (seen.page.text_content("#chart-lost") or "")
         assert seen.page.title() == "Watersmeet"
-        assert seen.complaints == []
+        assert seen.console_errors == []
 
 
-def test_changes_of_plan_are_logged(served: Running, looked_at: Look) -> None:
-    page = looked_at(served.address).page
-    served.go_on()  # a change is a batch with another plan than the batch before
-    served.run.replan(wm.plan("eager-hash"))
-    served.go_on()
+def test_plan_changes_are_logged(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
+    page = open_dashboard(served_run.address).page
+    served_run.advance()  # a plan change is a batch whose plan differs from that of the previous batch
+    served_run.run.replan(wm.plan("eager-hash"))
+    served_run.advance()
     expect(page.locator("#changes li").first).to_have_text(re.compile(r"now eager-hash \(.*\), before runs"))
 
 
 @pytest.mark.parametrize(
     ("name", "width", "dark"), [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)]
 )
-def test_it_fits_every_screen(served: Running, looked_at: Look, name: str, width: int, dark: bool) -> None:
-    page = looked_at(served.address, dark=dark, width=width).page
-    served.go_on(4)
+def test_it_fits_every_screen(
+    served_run: ServedRun, open_dashboard: OpenDashboard, name: str, width: int, dark: bool
+) -> None:
+    page = open_dashboard(served_run.address, dark=dark, width=width).page
+    served_run.advance(4)
     expect(page.locator("#chart-state .main-svg").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -1,6 +1,4 @@
-"""Every page of the documentation does what it says: its files are written, its commands and its Python are run, from
-top to bottom.
-"""
+"""Every page of the documentation works: its files are written, its commands and its Python code run in order."""
 
 from __future__ import annotations
 
@@ -21,32 +19,32 @@ KINDS = ("python", "console", "csv", "sql", "toml", "text")
 
 
 class Block(NamedTuple):
-    """A fenced block: its kind, the file it is or what it needs, and its text."""
+    """Fenced block: its kind, its file name or requirement, and its text."""
 
     kind: str
     name: str
     text: str
 
 
-def blocks(page: Path) -> list[Block]:
+def read_blocks(page: Path) -> list[Block]:
     found = re.findall(r"^```(\w*) ?([\w.-]*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     return [Block(*each) for each in found]
 
 
 def needs_spark(page: Path) -> bool:
-    return any(block.name == "spark" for block in blocks(page))
+    return any(block.name == "spark" for block in read_blocks(page))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not needs_spark(page)], ids=lambda page: page.stem)
 def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for block in blocks(page):
+    for block in read_blocks(page):
         if block.kind in ("csv", "sql", "toml") and block.name:
             Path(block.name).write_text(block.text)
         elif block.kind == "console":
             for line in block.text.splitlines():
-                _typed(line.removeprefix("$ "))
+                _run_line(line.removeprefix("$ "))
         elif block.kind == "python":
             exec(compile(block.text, page.name, "exec"), names)
 
@@ -55,13 +53,13 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
 @pytest.mark.xdist_group("spark")
 def test_a_page_about_spark_runs_on_spark(page: Path) -> None:
-    for block in blocks(page):
+    for block in read_blocks(page):
         if block.kind == "python":
             exec(compile(block.text, page.name, "exec"), {})
 
 
-def _typed(line: str) -> None:
-    """A line of a terminal: our own command, and the two others a reader needs to lay out files."""
+def _run_line(line: str) -> None:
+    """Run a command line: our own command, `mkdir` or `cp`."""
     program, *args = shlex.split(line)
     if program == "mkdir":
         for name in args:
@@ -75,8 +73,8 @@ def _typed(line: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_blocks_of_known_kinds_and_links_that_lead_somewhere(page: Path) -> None:
-    assert {block.kind for block in blocks(page)} <= set(KINDS)
+def test_a_page_has_known_kinds_of_blocks_and_valid_links(page: Path) -> None:
+    assert {block.kind for block in read_blocks(page)} <= set(KINDS)
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
 

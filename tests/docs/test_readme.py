@@ -1,4 +1,4 @@
-"""What the README shows runs as it is shown."""
+"""The examples in the README run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re
 def test_a_code_block_of_the_readme_runs(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block, "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert "order of probing" in printed or "as_of" in printed
+    assert "probe order" in printed or "as_of" in printed
     assert "item" in printed
 
 

@@ -1,4 +1,4 @@
-"""A Java that does not start, or ends at once: one paragraph that says what Java said, and no stack trace."""
+"""Java that does not start or exits at once: one paragraph that quotes Java, and no stack trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_first_mistakes import said, streams
+from tests.cli.test_usage_errors import run_failing, stream_options
 
 ANSWERS_ITS_VERSION = """if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi"""
 
@@ -23,7 +23,7 @@ def fake_java(folder: Path, *lines: str) -> Path:
 
 
 def run_on_spark(files: Path, home: Path | None, job: str = "") -> str:
-    """Run the command in a process of its own: a session of this process would be used as it is."""
+    """Run the command in a separate process, because an active session of this process would be reused."""
     (files / "job.toml").write_text(f'query = "query.sql"\n{job}')
     command = [
         sys.executable,
@@ -32,7 +32,7 @@ def run_on_spark(files: Path, home: Path | None, job: str = "") -> str:
         "run",
         "--config",
         str(files / "job.toml"),
-        *streams(files),
+        *stream_options(files),
         "--engine",
         "spark",
     ]
@@ -52,7 +52,7 @@ def test_a_java_that_ends_at_once_is_refused_before_spark_starts(
     files: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(files, "echo no room >&2", f"exit {code}")))
-    words = said("run", files / "query.sql", *streams(files), "--engine", "spark")
+    words = run_failing("run", files / "query.sql", *stream_options(files), "--engine", "spark")
     assert f"exited with code {code} and printed no room" in words
 
 
@@ -60,14 +60,14 @@ def test_a_java_that_cannot_be_executed_is_refused(files: Path, monkeypatch: pyt
     home = fake_java(files)
     (home / "bin" / "java").write_text("no program")
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert "cannot be started" in said("run", files / "query.sql", *streams(files), "--engine", "spark")
+    assert "cannot be started" in run_failing("run", files / "query.sql", *stream_options(files), "--engine", "spark")
 
 
 def test_a_java_on_the_path_that_ends_at_once_is_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(fake_java(files, "exit 3") / "bin"))
-    assert "exited with code 3 and printed nothing" in said(
-        "run", files / "query.sql", *streams(files), "--engine", "spark"
+    assert "exited with code 3 and printed nothing" in run_failing(
+        "run", files / "query.sql", *stream_options(files), "--engine", "spark"
     )
 
 

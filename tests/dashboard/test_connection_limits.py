@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from tests.dashboard.conftest import Running
-from tests.dashboard.test_beside_a_run import add, growing  # noqa: F401 # `growing` is a fixture
+from tests.dashboard.conftest import ServedRun
+from tests.dashboard.test_dashboard_of_a_run import add, growing  # noqa: F401 # `growing` is a fixture
 from watersmeet.dashboard.guard import ConnectionLimits
 from watersmeet.dashboard.serve import DashboardAddress, serve
 
@@ -43,17 +43,17 @@ def status_of(address: DashboardAddress, path: str = "/api/plan") -> int:
         connection.close()
 
 
-def test_all_but_a_few_of_many_idle_connections_are_closed(served: Running) -> None:
+def test_all_but_a_few_of_many_idle_connections_are_closed(served_run: ServedRun) -> None:
     limits = ConnectionLimits(max_connections=8, request_timeout_s=3_600)
-    with serve(served.shown, 0, limits=limits) as address, idle_connections(address.port, MANY) as idle:
+    with serve(served_run.shown, 0, limits=limits) as address, idle_connections(address.port, MANY) as idle:
         for connection in idle[: MANY - limits.max_connections]:
             wait_until_closed(connection)
         assert status_of(address) == 200
 
 
-def test_a_connection_that_sends_no_request_is_closed(served: Running) -> None:
+def test_a_connection_that_sends_no_request_is_closed(served_run: ServedRun) -> None:
     with (
-        serve(served.shown, 0, limits=ConnectionLimits(request_timeout_s=0.01)) as address,
+        serve(served_run.shown, 0, limits=ConnectionLimits(request_timeout_s=0.01)) as address,
         idle_connections(address.port, 3) as idle,
     ):
         with suppress(ConnectionError):  # it may be closed already
@@ -62,10 +62,10 @@ def test_a_connection_that_sends_no_request_is_closed(served: Running) -> None:
             wait_until_closed(connection)
 
 
-def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served: Running) -> None:
+def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served_run: ServedRun) -> None:
     limits = ConnectionLimits(max_connections=2, request_timeout_s=3_600)
     with (
-        serve(served.shown, 0, limits=limits) as address,
+        serve(served_run.shown, 0, limits=limits) as address,
         socket.create_connection(("127.0.0.1", address.port)) as asking,
     ):
         head = (

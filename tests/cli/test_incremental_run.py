@@ -1,6 +1,4 @@
-"""`watersmeet run` on directories that grow, as a process: it keeps up, stops on Ctrl-C, survives kill -9, and goes on
-where it stopped.
-"""
+"""`watersmeet run` on growing directories, as a process: it stops on Ctrl-C, survives kill -9, and resumes."""
 
 from __future__ import annotations
 
@@ -20,16 +18,16 @@ QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b 
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> Path:
+def input_directory(tmp_path: Path) -> Path:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "query.sql").write_text(QUERY)
-    add(tmp_path, 0)
+    add_files(tmp_path, 0)
     return tmp_path
 
 
-def add(path: Path, number: int) -> None:
-    """A file of ten rows on each side, moved into place whole; each key meets itself once in every file."""
+def add_files(path: Path, number: int) -> None:
+    """Move a complete file of ten rows into each directory; each key of the file matches itself once."""
     for name in ("a", "b"):
         rows = [f"{number * 100 + i},{1_700_000_000_000_000 + number * 60_000_000 + i * 1000}" for i in range(10)]
         hidden = path / name / f".{number}"
@@ -37,7 +35,7 @@ def add(path: Path, number: int) -> None:
         hidden.rename(path / name / f"{number}.csv")
 
 
-def arguments(path: Path, *more: object) -> list[str]:
+def run_arguments(path: Path, *more: object) -> list[str]:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts,lateness=1s")]
     return [
         "run",
@@ -51,12 +49,12 @@ def arguments(path: Path, *more: object) -> list[str]:
     ]
 
 
-def started(path: Path, *more: object) -> subprocess.Popen[str]:
+def start_run(path: Path, *more: object) -> subprocess.Popen[str]:
     command = [
         sys.executable,
         "-c",
         "from watersmeet.cli.main import main; main()",
-        *arguments(path, "--format", "jsonl", "--json", *more),
+        *run_arguments(path, "--format", "jsonl", "--json", *more),
     ]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -71,9 +69,7 @@ def next_batch(process: subprocess.Popen[str]) -> Any:
 
 
 def batch_that_completes(process: subprocess.Popen[str], rows: int) -> int:
-    """Return the number of the batch with which so many rows have come: files that appear one after the other may come
-    in two batches.
-    """
+    """Return the number of the batch that completes `rows` input rows: two new files may arrive in two batches."""
     while rows > 0:
         figures = next_batch(process)
         rows -= sum(figures["rows_in"].values())
@@ -81,64 +77,64 @@ def batch_that_completes(process: subprocess.Popen[str], rows: int) -> int:
     return int(figures["batch"])
 
 
-def keys(path: Path) -> list[int]:
+def read_keys(path: Path) -> list[int]:
     lines = [line for file in sorted((path / "out").glob("part-*.jsonl")) for line in file.read_text().splitlines()]
     return sorted(json.loads(line)["k"] for line in lines)
 
 
-def expected(*numbers: int) -> list[int]:
+def expected_keys(*numbers: int) -> list[int]:
     return sorted(number * 100 + i for number in numbers for i in range(10))
 
 
-def test_it_keeps_up_stops_cleanly_on_ctrl_c_and_goes_on_where_it_stopped(growing: Path) -> None:
-    first = started(growing, "--follow")
+def test_a_run_stops_cleanly_on_ctrl_c_and_resumes(input_directory: Path) -> None:
+    first = start_run(input_directory, "--follow")
     assert next_batch(first)["rows_out"] == 10
-    add(growing, 1)
+    add_files(input_directory, 1)
     last = batch_that_completes(first, 20)
     first.send_signal(signal.SIGINT)
-    _, said = first.communicate()
+    _, stderr = first.communicate()
     assert first.returncode == 130
-    assert "stopped: 20 rows" in said
-    assert "rerun the same command to resume" in said
-    assert "Traceback" not in said
-    assert keys(growing) == expected(0, 1)
+    assert "stopped: 20 rows" in stderr
+    assert "rerun the same command to resume" in stderr
+    assert "Traceback" not in stderr
+    assert read_keys(input_directory) == expected_keys(0, 1)
 
-    add(growing, 2)
-    second = started(growing, "--follow")
+    add_files(input_directory, 2)
+    second = start_run(input_directory, "--follow")
     assert next_batch(second)["batch"] == last + 1
     second.terminate()
-    _, said = second.communicate()
-    assert f"resumed after batch {last}" in said
-    assert keys(growing) == expected(0, 1, 2)
+    _, stderr = second.communicate()
+    assert f"resumed after batch {last}" in stderr
+    assert read_keys(input_directory) == expected_keys(0, 1, 2)
 
 
-def test_a_kill_loses_nothing_and_doubles_nothing(growing: Path) -> None:
+def test_a_killed_run_loses_and_duplicates_no_rows(input_directory: Path) -> None:
     numbers = [0]
     for number in range(1, 4):
-        process = started(growing, "--follow")
+        process = start_run(input_directory, "--follow")
         next_batch(process)
-        add(growing, number)
+        add_files(input_directory, number)
         numbers.append(number)
-        process.kill()  # somewhere between seeing the new files and having committed them, or before
+        process.kill()  # before the commit of the new files, at a random point
         process.communicate()
-    last = started(growing)  # without --follow: what is there, and no more
-    _, said = last.communicate()
-    assert last.returncode == 0, said
-    assert keys(growing) == expected(*numbers)
+    last = start_run(input_directory)  # without --follow, it processes the available files and exits
+    _, stderr = last.communicate()
+    assert last.returncode == 0, stderr
+    assert read_keys(input_directory) == expected_keys(*numbers)
 
 
-def test_without_follow_it_ends_when_all_files_are_read(growing: Path) -> None:
-    result = CliRunner().invoke(cli.app, arguments(growing, "--format", "csv"))
+def test_without_follow_the_run_exits_after_all_files(input_directory: Path) -> None:
+    result = CliRunner().invoke(cli.app, run_arguments(input_directory, "--format", "csv"))
     assert result.exit_code == 0, result.output
     assert "all files processed: 10 rows in 1 batch" in result.stderr
-    assert sorted(file.name for file in (growing / "out").iterdir()) == [
+    assert sorted(file.name for file in (input_directory / "out").iterdir()) == [
         "_watersmeet_owner.json",
         "part-0000000000.csv",
     ]
 
 
-def test_a_job_file_says_it_all(growing: Path) -> None:
-    (growing / "job.toml").write_text(
+def test_a_job_file_replaces_all_options(input_directory: Path) -> None:
+    (input_directory / "job.toml").write_text(
         """
         query = "query.sql"
         out = "out"
@@ -155,9 +151,9 @@ def test_a_job_file_says_it_all(growing: Path) -> None:
         time = "ts"
         """
     )
-    result = CliRunner().invoke(cli.app, ["run", "--config", str(growing / "job.toml")])
+    result = CliRunner().invoke(cli.app, ["run", "--config", str(input_directory / "job.toml")])
     assert result.exit_code == 0, result.output
-    assert keys(growing) == expected(0)
+    assert read_keys(input_directory) == expected_keys(0)
 
 
 @pytest.mark.parametrize(
@@ -172,33 +168,35 @@ def test_a_job_file_says_it_all(growing: Path) -> None:
         ("streams = 5", "must be a section"),
     ],
 )
-def test_a_mistake_in_a_job_file_is_named(growing: Path, text: str, words: str) -> None:
-    (growing / "job.toml").write_text(text)
-    result = CliRunner().invoke(cli.app, ["run", str(growing / "query.sql"), "--config", str(growing / "job.toml")])
+def test_an_error_in_a_job_file_is_reported(input_directory: Path, text: str, words: str) -> None:
+    (input_directory / "job.toml").write_text(text)
+    result = CliRunner().invoke(
+        cli.app, ["run", str(input_directory / "query.sql"), "--config", str(input_directory / "job.toml")]
+    )
     assert result.exit_code == 1, result.output
     assert words in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_repair_says_what_is_wrong_and_mends_it_and_the_run_goes_on(growing: Path) -> None:
-    lines = arguments(growing, "--format", "jsonl")
+def test_repair_reports_and_fixes_a_damaged_state_and_the_run_resumes(input_directory: Path) -> None:
+    lines = run_arguments(input_directory, "--format", "jsonl")
     CliRunner().invoke(cli.app, lines)
-    add(growing, 1)
+    add_files(input_directory, 1)
     CliRunner().invoke(cli.app, lines)
-    fine = CliRunner().invoke(cli.app, ["repair", str(growing / "ckpt")])
+    fine = CliRunner().invoke(cli.app, ["repair", str(input_directory / "ckpt")])
     assert fine.exit_code == 0
     assert "has no problems" in fine.stdout
-    state = growing / "ckpt" / "states" / "0000000001.run"
+    state = input_directory / "ckpt" / "states" / "0000000001.run"
     state.write_bytes(state.read_bytes()[:-7])
     refused = CliRunner().invoke(cli.app, lines)
     assert refused.exit_code == 1
     assert "watersmeet repair" in refused.stderr
-    broken = CliRunner().invoke(cli.app, ["repair", str(growing / "ckpt"), "--json"])
+    broken = CliRunner().invoke(cli.app, ["repair", str(input_directory / "ckpt"), "--json"])
     assert broken.exit_code == 1
     assert json.loads(broken.stdout)["findings"][0]["can_be_mended"]
-    mended = CliRunner().invoke(cli.app, ["repair", str(growing / "ckpt"), "--mend"])
+    mended = CliRunner().invoke(cli.app, ["repair", str(input_directory / "ckpt"), "--mend"])
     assert mended.exit_code == 0, mended.output
-    add(growing, 2)
+    add_files(input_directory, 2)
     again = CliRunner().invoke(cli.app, lines)
     assert again.exit_code == 0, again.output
-    assert keys(growing) == expected(0, 1, 2)
+    assert read_keys(input_directory) == expected_keys(0, 1, 2)

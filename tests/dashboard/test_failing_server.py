@@ -1,4 +1,4 @@
-"""A dashboard whose server fails ends the command, with the failure by name."""
+"""If the server of the dashboard fails, the command stops and names the failure."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.dashboard.conftest import Seen
+from tests.dashboard.conftest import OpenedPage
 from watersmeet.dashboard.serve import DashboardAddress
 
-Look = Callable[..., Seen]
+OpenDashboard = Callable[..., OpenedPage]
 
 
 def start_command(*args: object) -> tuple[subprocess.Popen[str], DashboardAddress]:
@@ -54,29 +54,29 @@ def add(path: Path, number: int) -> None:
         hidden.rename(path / name / f"{number}.csv")
 
 
-def test_a_run_is_watched_while_files_appear(growing: Path, looked_at: Look) -> None:
+def test_a_run_is_watched_while_files_appear(growing: Path, open_dashboard: OpenDashboard) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
     process, address = start_command(
         "run", growing / "query.sql", *streams, "--follow", "--ui", "--out", growing / "out"
     )
     try:
-        seen = looked_at(address)
+        seen = open_dashboard(address)
         expect(seen.page.locator('.tile[data-name="rows in"] .more')).to_have_text("200 in total")
         add(growing, 1)
         expect(seen.page.locator('.tile[data-name="rows in"] .more')).to_have_text("400 in total")
         assert seen.page.inner_text("#title") == "query.sql"
-        assert seen.complaints == []
+        assert seen.console_errors == []
     finally:
         stderr = interrupt(process)
     assert process.returncode == 130
     assert "Traceback" not in stderr
 
 
-def test_the_dashboard_of_a_finished_run_stays_until_ctrl_c(growing: Path, looked_at: Look) -> None:
+def test_the_dashboard_of_a_finished_run_stays_until_ctrl_c(growing: Path, open_dashboard: OpenDashboard) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
     process, address = start_command("run", growing / "query.sql", *streams, "--ui", "--out", growing / "rows.csv")
     try:
-        page = looked_at(address).page
+        page = open_dashboard(address).page
         expect(page.locator("#status")).to_have_text("done")
         expect(page.locator('.tile[data-name="rows out"] .more')).to_have_text("100 in total")
     finally:
@@ -85,10 +85,10 @@ def test_the_dashboard_of_a_finished_run_stays_until_ctrl_c(growing: Path, looke
     assert (growing / "rows.csv").exists()
 
 
-def test_without_a_query_the_dashboard_is_about_an_example(looked_at: Look) -> None:
+def test_without_a_query_the_dashboard_is_about_an_example(open_dashboard: OpenDashboard) -> None:
     process, address = start_command("ui")
     try:
-        page = looked_at(address).page
+        page = open_dashboard(address).page
         expect(page.locator("#status")).to_have_text("waiting")
         assert "sales_a" in page.inner_text("#query")
         expect(page.locator("#chart-rates")).to_contain_text("no batches yet")

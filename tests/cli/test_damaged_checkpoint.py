@@ -1,6 +1,4 @@
-"""Damage and shared directories as users meet them: `watersmeet run` and `watersmeet repair` name the file and say what
-to do.
-"""
+"""Damaged checkpoints and shared output directories: `run` and `repair` name the file and the remedy."""
 
 from __future__ import annotations
 
@@ -104,7 +102,6 @@ def test_a_damaged_batch_record_stops_the_job_and_repair_names_it(job: Path, spo
 
 
 # --- the manifest
-# -----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'"query"', b'{"format": 2, "query": 5}'])
@@ -153,7 +150,6 @@ def test_a_checkpoint_of_an_older_version_is_refused_in_one_sentence(tmp_path: P
 
 
 # --- the output directory
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_two_jobs_cannot_share_an_output_directory(job: Path) -> None:
@@ -263,7 +259,6 @@ def test_another_format_does_not_leave_the_rows_of_a_batch_twice(job: Path) -> N
 
 
 # --- input files of a batch that runs again
-# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", ["--fix", "--mend"])
