@@ -220,7 +220,7 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
         inputs = run.config.inputs
         orders = {
             inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]]
-            for i in run.config.stream_numbers
+            for i in run.config.stream_inputs
         }
         assert about.to_dict()["orders"] == orders
 

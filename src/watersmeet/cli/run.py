@@ -219,7 +219,7 @@ def _split_input(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bo
 
 
 def _used_streams(started: EmbeddedRun) -> set[str]:
-    return {started.config.inputs[i].name for i in started.config.stream_numbers}
+    return {started.config.inputs[i].name for i in started.config.stream_inputs}
 
 
 # --- growing input

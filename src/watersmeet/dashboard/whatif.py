@@ -97,7 +97,7 @@ class WhatIf:
         )
 
     def _rates(self) -> list[Control]:
-        streams = dict.fromkeys(self.base.config.inputs[i].name for i in self.base.config.stream_numbers)
+        streams = dict.fromkeys(self.base.config.inputs[i].name for i in self.base.config.stream_inputs)
         rates = {name: self.base.stats[name].rows_per_s.value for name in streams}
         return [
             Control(f"rate {name}", f"rate of {name}", "rows/s", rate, rate / _RANGE_FACTOR, rate * _RANGE_FACTOR)

@@ -70,7 +70,7 @@ def cost_placement(
     interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
     costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
     parts: list[OperatorCost] = []
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         alias = config.inputs[i].alias
         how = "early groups" if i in early else "rows"
         parts.append(OperatorCost(f"store {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
@@ -250,7 +250,7 @@ class AggregationCosts:
         values = len(self.config.group_outputs.keys) + sum(
             each.arg is not None for each in self.config.group_outputs.aggregates
         )
-        return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_numbers) + values)
+        return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_inputs) + values)
 
 
 def _drop_minimum(now: CostingContext, found: Approximation) -> Approximation:

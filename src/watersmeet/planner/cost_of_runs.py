@@ -74,10 +74,10 @@ class RunsModel:
                 parts.append(
                     OperatorCost(f"store {each.alias} as runs", kept * built * self.profile.runs.update_s, kept)
                 )
-        probes = len(self.config.stream_numbers) * (len(self.config.inputs) - 1)
+        probes = len(self.config.stream_inputs) * (len(self.config.inputs) - 1)
         per_batch = (
-            sum(self._panes(i) for i in self.config.stream_numbers)
-            / len(self.config.stream_numbers)
+            sum(self._panes(i) for i in self.config.stream_inputs)
+            / len(self.config.stream_inputs)
             * probes
             * self.profile.probe_batch_s
         )
@@ -120,7 +120,7 @@ class RunsModel:
 
         This holds for the last input in the batch rule if its rows expire before the next batch.
         """
-        is_last = max(self.config.stream_numbers, key=self._rank) == each.number
+        is_last = max(self.config.stream_inputs, key=self._rank) == each.number
         return is_last and not each.has_ends and each.retention_us / 1e6 < self.batches.batch_s / 2
 
     def _rank(self, number: int) -> tuple[float, int]:

@@ -73,9 +73,9 @@ def add_spark_cost(
     """
     spark = profile.spark
     copies = {} if shuffle is None else shuffle.copies
-    arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_numbers)
-    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
-    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
+    arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_inputs)
+    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
+    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
     out, batches = each.cost.rows_out_per_s, 1 / workload.arrivals.batch_s
     parts = (
         OperatorCost("spark: pack", arriving * spark.pack_s, arriving),

@@ -167,7 +167,7 @@ class TreeModel:
         return [each for each in both if not (each.inputs <= left or each.inputs <= right)]
 
     def _panes_per_probe(self) -> float:
-        batches = max((self.workload.filled_rows(self.config, i) for i in self.config.stream_numbers), default=1.0)
+        batches = max((self.workload.filled_rows(self.config, i) for i in self.config.stream_inputs), default=1.0)
         rate = max(each.kept_per_s.value for each in self.workload.inputs)
         return 1.0 + math.log2(1.0 + batches / (rate * self.workload.arrivals.batch_s)) if rate else 1.0
 

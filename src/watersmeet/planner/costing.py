@@ -130,9 +130,9 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     model = build_cost_model(config, workload, profile, plan)
     if parts_of_plan.orders == GLOBAL:
         plan = _fill_global_order(config, workload, model, plan)
-        orders = {i: _cost_global_order(config, model, i, plan.global_order) for i in config.stream_numbers}
+        orders = {i: _cost_global_order(config, model, i, plan.global_order) for i in config.stream_inputs}
     else:
-        orders = {i: _choose_probe_order(config, model, plan, i) for i in config.stream_numbers}
+        orders = {i: _choose_probe_order(config, model, plan, i) for i in config.stream_inputs}
     rows_out = _estimate_rows_out(config, workload)
     parts = [*_ingest_costs(config, workload, profile), *model.upkeep_costs()]
     for i, ordered in orders.items():
@@ -164,7 +164,7 @@ def _cost_tree(config: JoinConfig, workload: Workload, profile: Profile, plan: P
 
 def _estimate_rows_out(config: JoinConfig, workload: Workload) -> float:
     return sum(
-        workload.inputs[i].kept_per_s.value * _results_per_row(config, workload, i) for i in config.stream_numbers
+        workload.inputs[i].kept_per_s.value * _results_per_row(config, workload, i) for i in config.stream_inputs
     )
 
 
@@ -190,7 +190,7 @@ def _fill_global_order(config: JoinConfig, workload: Workload, model: AlgorithmM
     def cpu_per_s(names: tuple[str, ...]) -> float:
         return sum(
             workload.inputs[i].kept_per_s.value * _cost_global_order(config, model, i, names).cost
-            for i in config.stream_numbers
+            for i in config.stream_inputs
         )
 
     return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
@@ -241,7 +241,7 @@ def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, o
 def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> list[OperatorCost]:
     """Return the costs of ingesting and selecting rows, and the fixed cost of a batch."""
     parts = []
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         source, each = config.inputs[i], workload.inputs[i]
         parts.append(
             OperatorCost(f"ingest {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value)

@@ -213,7 +213,7 @@ class Explanation:
         inputs = self.config.inputs
         return {
             inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]]
-            for i in self.config.stream_numbers
+            for i in self.config.stream_inputs
         }
 
     def _input(self, source: JoinInput) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class Explanation:
     def _keeps(self, source: JoinInput) -> str:
         if not source.is_stream:
             return "the whole relation"
-        if len(self.config.stream_numbers) == 1 and not source.has_ends:
+        if len(self.config.stream_inputs) == 1 and not source.has_ends:
             return "nothing, its rows meet no other stream"
         kept = (
             "everything"
@@ -244,7 +244,7 @@ class Explanation:
         return f"[{source.window}]" if source.has_ends else kept
 
     def _pairs(self) -> list[tuple[str, str, int]]:
-        streams, bounds = self.config.stream_numbers, self.config.bounds
+        streams, bounds = self.config.stream_inputs, self.config.bounds
         return [
             (self.config.inputs[i].alias, self.config.inputs[j].alias, bounds.symmetric_us(i, j))
             for place, i in enumerate(streams)

@@ -136,16 +136,14 @@ class CostingContext:
     @property
     def rates(self) -> dict[str, float]:
         """Rows per second of each stream as they arrive, by stream name."""
-        return {
-            self.config.inputs[i].name: self.workload.inputs[i].rows_per_s.value for i in self.config.stream_numbers
-        }
+        return {self.config.inputs[i].name: self.workload.inputs[i].rows_per_s.value for i in self.config.stream_inputs}
 
     @property
     def has_only_rows_windows(self) -> dict[str, bool]:
         """Whether a stream is read through ROWS windows only, by stream name."""
         windows = [
             (self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow))
-            for i in self.config.stream_numbers
+            for i in self.config.stream_inputs
         ]
         return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
 

@@ -262,7 +262,7 @@ def enumerate_plans(
 ) -> list[Plan]:
     """Return all runnable plans if there are at most `most`, else `most` distinct plans drawn at random."""
     candidates = list_open_plans(bound, config, workload, profile)
-    orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.stream_numbers)
+    orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.stream_inputs)
     if len(candidates) * orders <= most:
         whole = (_with_orders(plan, chosen) for plan in candidates for chosen in _list_orders(config))
         return [plan for plan in dict.fromkeys(whole) if _is_runnable(bound, plan)]
@@ -284,14 +284,14 @@ def _list_orders(config: JoinConfig) -> list[Orders]:
     aliases = [each.alias for each in config.inputs]
     per_origin = [
         [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])]
-        for i in config.stream_numbers
+        for i in config.stream_inputs
     ]
     return [tuple(chosen) for chosen in product(*per_origin)]
 
 
 def _draw_orders(config: JoinConfig, rng: Random) -> Orders:
     aliases = [each.alias for each in config.inputs]
-    others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.stream_numbers}
+    others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.stream_inputs}
     return tuple((origin, tuple(rng.sample(names, len(names)))) for origin, names in others.items())
 
 

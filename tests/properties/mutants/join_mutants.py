@@ -239,7 +239,7 @@ def _never_ending(take_step: Original) -> Original:
 
 def _counted_per_alias(account: Original) -> Original:
     def count_per_alias(run: Any, stepped: Any, shed: Any) -> None:
-        for i in run.config.stream_numbers:
+        for i in run.config.stream_inputs:
             entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
             entry.arrived += stepped.counters.arrived[i]
             entry.late += stepped.counters.late[i]
@@ -249,8 +249,8 @@ def _counted_per_alias(account: Original) -> Original:
 
 
 JOIN_MUTANTS = (
-    single_patch_mutant("RANGE open at its far end", query, "_own_length_us", _range_longer_by(-1)),
-    single_patch_mutant("RANGE one microsecond too long", query, "_own_length_us", _range_longer_by(1)),
+    single_patch_mutant("RANGE open at its far end", query, "_window_length_us", _range_longer_by(-1)),
+    single_patch_mutant("RANGE one microsecond too long", query, "_window_length_us", _range_longer_by(1)),
     single_patch_mutant("pair windows open", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(-1))),
     single_patch_mutant("pair windows one microsecond too long", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(1))),
     single_patch_mutant("DWINDOW taken as undirected", BoundQuery, "bounds", _bounds_of(_ignore_direction)),

@@ -94,8 +94,8 @@ class AggregateConfig:
         return self.join.inputs
 
     @property
-    def stream_numbers(self) -> tuple[int, ...]:
-        return self.join.stream_numbers
+    def stream_inputs(self) -> tuple[int, ...]:
+        return self.join.stream_inputs
 
     def row_starts_us(self, number: int, times_us: Int64s) -> Int64s:
         """Return the first instant at which each row of an input is in its window."""
@@ -328,7 +328,7 @@ def _find_owner(join: JoinConfig, arg: Expr) -> int | None:
     """Return the input that an argument reads. A constant belongs to the first stream."""
     read = sources_of(arg)
     if not read:
-        return join.stream_numbers[0]
+        return join.stream_inputs[0]
     return join.aliases[next(iter(read))] if len(read) == 1 else None
 
 

@@ -71,7 +71,7 @@ def step(
     state.largest_us = max(
         [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
     )
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         _admit_rows(config, state, i, kept.get(i), future_us)
     if config.every_row:
         state.row_times_us = np.unique(np.concatenate([state.row_times_us, *(delta.times for delta in kept.values())]))
@@ -101,8 +101,8 @@ def _emit_due_instants(
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
         state.row_times_us = state.row_times_us[instants_us.size :]
     elif config.every_us is not None:
-        starts_us = [config.row_starts_us(i, state.inputs[i].rows.times) for i in config.stream_numbers]
-        ends_us = [state.inputs[i].rows.ends for i in config.stream_numbers]
+        starts_us = [config.row_starts_us(i, state.inputs[i].rows.times) for i in config.stream_inputs]
+        ends_us = [state.inputs[i].rows.ends for i in config.stream_inputs]
         instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     if not instants_us.size:
         return []
@@ -144,7 +144,7 @@ def _emit_provisionally(
 ) -> list[pa.RecordBatch]:
     """Emit the instant of the watermark with the rows known so far, then restore the windows."""
     before = [input_state.rows for input_state in state.inputs]
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         _count_provisionally(config, state, i, int(now[0]))
     window_changes = find_window_changes(config, state, now)
     results = apply_window_changes(config, state, window_changes, now, tally, closing=0)

@@ -58,7 +58,7 @@ def find_window_changes(config: AggregateConfig, state: AggregateState, instants
     """
     return [
         _find_input_changes(state, number, config.row_starts_us(number, state.inputs[number].rows.times), instants_us)
-        for number in config.stream_numbers
+        for number in config.stream_inputs
     ]
 
 

@@ -124,7 +124,7 @@ def split_by_time(released: list[ReleasedRows], config: JoinConfig) -> Iterator[
     span_us = max(int(each[-1]) for each in times) - min(int(each[0]) for each in times) + 1
     kept_us = min(
         span_us,
-        max((config.inputs[i].retention_us for i in config.stream_numbers if not config.inputs[i].has_ends), default=0),
+        max((config.inputs[i].retention_us for i in config.stream_inputs if not config.inputs[i].has_ends), default=0),
     )
     slices = max(1, total // max(MIN_SLICE_ROWS, total * kept_us // span_us))
     longest = max(times, key=lambda each: each.size)

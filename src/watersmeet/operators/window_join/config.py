@@ -98,7 +98,7 @@ class JoinConfig:
     plan: Plan
 
     @property
-    def stream_numbers(self) -> tuple[int, ...]:
+    def stream_inputs(self) -> tuple[int, ...]:
         """The numbers of the inputs that are streams."""
         return tuple(each.number for each in self.inputs if each.is_stream)
 

@@ -90,7 +90,7 @@ def iter_join_batch(
     released, inputs = _release_inputs(config, state, on_time, future_us, tally.timer)
     derived = DerivedState(state.derived if find_tactic(config.plan).resume_plan is not None else None)
     result_rows = 0
-    bounds = list(split_by_time([released[i] for i in config.stream_numbers], config))
+    bounds = list(split_by_time([released[i] for i in config.stream_inputs], config))
     for before_us, new, timer in parallel.prefetch_next(_build_panes(config, released, bounds)):
         tally.timer.add(timer)
         for batch in _join(config, inputs, new, tally, derived):
@@ -124,7 +124,7 @@ def _release_inputs(
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
     released: dict[int, ReleasedRows] = {}
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         source = config.inputs[i]
         batch = batches[i] if i in batches else _empty_batch(source)  # an empty batch still has its columns
         with timer.measure(INGEST, i):
@@ -141,13 +141,13 @@ def _build_panes(
     """
     prepare = find_tactic(config.plan).prepare if len(bounds) > 1 else None  # a single slice is probed at once
     for from_us, before_us in bounds:
-        rows = [released[i].between(from_us, before_us) for i in config.stream_numbers]
+        rows = [released[i].between(from_us, before_us) for i in config.stream_inputs]
         timed_panes = parallel.parallel_map(
             partial(_build_timed_pane, config),
-            list(zip(config.stream_numbers, rows, strict=True)),
+            list(zip(config.stream_inputs, rows, strict=True)),
             sum(each.times.size for each in rows),
         )
-        new = {i: pane for i, (pane, _) in zip(config.stream_numbers, timed_panes, strict=True)}
+        new = {i: pane for i, (pane, _) in zip(config.stream_inputs, timed_panes, strict=True)}
         timer = OperatorTimer()
         for _, pane_timer in timed_panes:
             timer.add(pane_timer)

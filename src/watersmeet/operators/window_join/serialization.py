@@ -65,7 +65,7 @@ class SavedPart:
 def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
     """Return all state of the streams, panes oldest first. Relations are left out because they never change."""
     parts: list[WindowPart] = []
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         each = state.inputs[i]
         parts += [WindowPart(i, PANE, pane) for pane in each.panes]
         if each.waiting is not None:

@@ -136,7 +136,7 @@ class EmbeddedRun:
         passed = {name: self._shed_rows(name, batch) for name, batch in rows.items()}
         input_batches = {
             i: passed[self.config.inputs[i].name]
-            for i in self.config.stream_numbers
+            for i in self.config.stream_inputs
             if self.config.inputs[i].name in passed
         }
         outcome = self._step(input_batches, FOREVER_US if last else next_watermark.value_us)
@@ -189,7 +189,7 @@ class EmbeddedRun:
 
     def read_rounds(self) -> Iterator[dict[str, pa.Table]]:
         """Yield the next batch of every stream that still has one, until none has."""
-        names = dict.fromkeys(self.config.inputs[i].name for i in self.config.stream_numbers)
+        names = dict.fromkeys(self.config.inputs[i].name for i in self.config.stream_inputs)
         readers = {name: self.sources[name].batches() for name in names}
         while True:
             tables = {name: table for name, reader in readers.items() if (table := next(reader, None)) is not None}
@@ -218,7 +218,7 @@ class EmbeddedRun:
 
     def _update_ledger(self, outcome: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
-        for i in self.config.stream_numbers:  # a self join reads its stream once per alias: the same rows each time
+        for i in self.config.stream_inputs:  # a self join reads its stream once per alias: the same rows each time
             name, late, passed = self.config.inputs[i].name, outcome.counters.late[i], outcome.counters.arrived[i]
             self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
         for name, entry in self.batch_ledger.items():
@@ -346,7 +346,7 @@ def read_all_rows(source: Stream | Relation) -> pa.Table:
 def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     """Return the lateness settings of the query's streams by name."""
     lateness: dict[str, Lateness] = {}
-    for i in config.stream_numbers:
+    for i in config.stream_inputs:
         source = sources[config.inputs[i].name]
         if isinstance(source, Stream):
             lateness[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)

@@ -94,7 +94,7 @@ class Bucket:
 
     def first_input(self, stream: int) -> int:
         """Return the input that is counted for a stream in the ledger: a self join has one input per alias."""
-        return next(i for i in self.config.stream_numbers if self.config.inputs[i].name == self.streams[stream])
+        return next(i for i in self.config.stream_inputs if self.config.inputs[i].name == self.streams[stream])
 
 
 @dataclass

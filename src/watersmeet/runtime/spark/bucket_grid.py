@@ -146,24 +146,22 @@ def _rank_grid(
 ) -> tuple[float, int]:
     """Return the rows shuffled per second, then the number of axes as a tie-breaker. Relations are not shuffled."""
     again = 0 if grouping is None or grouping.is_complete_in(grid) else 1
-    return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.stream_numbers), len(grid.axes)
+    return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.stream_inputs), len(grid.axes)
 
 
 def list_axes(config: JoinConfig, grouping: Grouping | None = None) -> list[Axis]:
     """List every axis that a grid of the query can have, with one coordinate each."""
     group_keys = {} if grouping is None else grouping.keys
     axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
-    axes += [Axis(1, frozenset({i}), split=i, keys=group_keys[i]) for i in config.stream_numbers if i in group_keys]
-    return [*axes, *(Axis(1, frozenset({i}), split=i) for i in config.stream_numbers)]
+    axes += [Axis(1, frozenset({i}), split=i, keys=group_keys[i]) for i in config.stream_inputs if i in group_keys]
+    return [*axes, *(Axis(1, frozenset({i}), split=i) for i in config.stream_inputs)]
 
 
 def estimate_shuffle(
     config: JoinConfig, grid: BucketGrid, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
 ) -> Shuffle:
     """Return the shuffle of a grid whose inputs have `rows` rows, in total or per second."""
-    inputs = tuple(
-        ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.stream_numbers
-    )
+    inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.stream_inputs)
     return Shuffle(
         inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_complete_in(grid)
     )

@@ -148,7 +148,7 @@ def _build_shedding_signature(
 
 
 def _list_stream_names(config: Config) -> list[str]:
-    return list(dict.fromkeys(config.inputs[i].name for i in config.stream_numbers))
+    return list(dict.fromkeys(config.inputs[i].name for i in config.stream_inputs))
 
 
 def replan_bucket(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
@@ -206,7 +206,7 @@ def _build_packer(
     planned: PlannedDrops | None,
 ) -> Packer:
     """Build the packer of one stream. A self join has several inputs but reads its stream once."""
-    inputs = [config.inputs[i] for i in config.stream_numbers if config.inputs[i].name == name]
+    inputs = [config.inputs[i] for i in config.stream_inputs if config.inputs[i].name == name]
     return Packer(
         stream=number,
         name=name,

@@ -75,7 +75,7 @@ def search_runs(
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else old_only[i] for i, panes in enumerate(old)]
     ranks = {i: rank for rank, i in enumerate(_sort_by_new_rows(config, new))}
     reaches = {}
-    for origin in config.stream_numbers:
+    for origin in config.stream_inputs:
         reach = _reachable_panes(origin, ranks, old_only, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             reaches[origin] = reach
@@ -104,7 +104,7 @@ def _grow_piece(
 
 
 def _sort_by_new_rows(config: JoinConfig, new: dict[int, Pane]) -> list[int]:
-    return sorted(config.stream_numbers, key=lambda i: (len(new[i]), i))
+    return sorted(config.stream_inputs, key=lambda i: (len(new[i]), i))
 
 
 def _reachable_panes(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:

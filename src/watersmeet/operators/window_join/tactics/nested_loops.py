@@ -224,9 +224,9 @@ def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple
 
 def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> LoopArrivals:
     """Return the new rows of all inputs by time, and by input number for equal times."""
-    times = [new[i].times for i in config.stream_numbers]
-    inputs = np.repeat(np.array(config.stream_numbers, np.int64), [each.size for each in times])
-    rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.stream_numbers]
+    times = [new[i].times for i in config.stream_inputs]
+    inputs = np.repeat(np.array(config.stream_inputs, np.int64), [each.size for each in times])
+    rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.stream_inputs]
     order = np.argsort(np.concatenate(times), kind="stable")
     return LoopArrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
 

@@ -64,18 +64,18 @@ def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
 
     `config` must be built from this plan, so that its orders are the pinned ones where the plan pins any.
     """
-    if not config.stream_numbers:
+    if not config.stream_inputs:
         return plan
     plan, parts = fill_intervals(config, plan), list_open_parts(plan)
     aliases = [each.alias for each in config.inputs]
-    first = config.stream_numbers[0]
+    first = config.stream_inputs[0]
     chain = [aliases[first], *(aliases[step.target] for step in config.orders[first])]
     if parts.has_tree and plan.tree is None:
         plan = replace(plan, tree=left_deep_tree(chain))
     if parts.orders == GLOBAL and not plan.global_order and not plan.orders:
         plan = replace(plan, global_order=tuple(chain))
     if parts.orders == PER_ORIGIN:
-        orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.stream_numbers}
+        orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.stream_inputs}
         plan = add_orders(plan, orders.items())
     if parts.indexes is not None:
         plan = add_indexes(
@@ -98,7 +98,7 @@ def lazy_interval_us(config: JoinConfig) -> int | None:
     A stream that keeps rows for one instant only, as with a window of length 0, does not count if another stream keeps
     rows longer. The interval is at least one microsecond.
     """
-    kept_us = [config.inputs[i].retention_us for i in config.stream_numbers]
+    kept_us = [config.inputs[i].retention_us for i in config.stream_inputs]
     bounded_us = [each for each in kept_us if each < FOREVER_US]
     interval_us = max(1, int(min((each for each in bounded_us if each > 0), default=0) * LAZY_SHARE))
     return interval_us if bounded_us and interval_us < _UNBOUNDED_US else None

@@ -97,7 +97,7 @@ def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
     """Return the window of every pair, given or derived. A W-join needs one for each pair."""
     if len(config.inputs) < 2:
         raise refuse(plan, "a W-join joins at least two streams")
-    if len(config.stream_numbers) < len(config.inputs):
+    if len(config.stream_inputs) < len(config.inputs):
         raise refuse(plan, "a W-join joins streams, and a relation is among the sources")
     later_by = np.array(config.bounds.later_by_us, np.int64)
     windows = np.maximum(later_by, later_by.T)
