@@ -1,4 +1,4 @@
-"""Random queries, leaning on names and values that are hard to write down."""
+"""Random queries that prefer names and values that are hard to print."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ def queries(draw: st.DrawFn) -> Query:
     def alias(number: str | int) -> str:
         return aliases[int(number) % len(aliases)]
 
-    def named(expr: Expr) -> Expr:
+    def rename_sources(expr: Expr) -> Expr:
         return rewrite(
             expr, lambda e: Column(e.name, alias(e.source)) if isinstance(e, Column) and e.source is not None else e
         )
 
     def item(written: SelectItem | Star) -> SelectItem | Star:
         if isinstance(written, SelectItem):
-            return SelectItem(named(written.expr), written.alias)
+            return SelectItem(rename_sources(written.expr), written.alias)
         return Star(None if written.source is None else alias(written.source))
 
     where, having = draw(CONDITIONS), draw(CONDITIONS)
@@ -168,14 +168,14 @@ def queries(draw: st.DrawFn) -> Query:
     return Query(
         sources=tuple(Source(alias if draw(SAME_NAME) else draw(NAMES), alias, draw(WINDOWS)) for alias in aliases),
         select=tuple(item(written) for written in draw(ITEMS)),
-        where=where and named(where),
+        where=where and rename_sources(where),
         all_pairs_us=draw(SOME_LENGTH_US),
         pairs=tuple(
             PairConstraint(alias(i), alias(j), length, directed)
             for i, j, length, directed in pairs
             if alias(i) != alias(j)
         ),
-        group_by=tuple(named(key) for key in draw(KEYS)),
-        having=having and named(having),
+        group_by=tuple(rename_sources(key) for key in draw(KEYS)),
+        having=having and rename_sources(having),
         every_us=draw(SOME_POSITIVE_LENGTH_US),
     )

@@ -1,4 +1,4 @@
-"""Queries and expressions as text, JSON and pictures."""
+"""Queries and expressions as text, JSON and diagrams."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from watersmeet.algebra.render import format_expression, format_query, format_ty
 from watersmeet.sql import parse
 
 
-def test_a_query_is_printed_a_clause_a_line() -> None:
+def test_a_query_is_printed_with_one_clause_per_line() -> None:
     query = parse("""
-        select a.item, SUM(b.price) total from sales_a a [partition by store rows 5] join "sales b" b [tumble 90 seconds] on a.item = b.item
+        select a.item, SUM(b.price) total
+        from sales_a a [partition by store rows 5] join "sales b" b [tumble 90 seconds] on a.item = b.item
         window = 1 day and dwindow (a, b) = 3600 seconds where a.price > 10 and (a.store = 'x' or b.store is not null)
         group by a.item, a.store having count(*) > 1 and max(b.price) < 5 every 0.5 seconds
     """)
@@ -107,7 +108,7 @@ def test_all_other_names_have_quotes(name: str) -> None:
         (None, pa.int64(), "NULL"),
     ],
 )
-def test_constants_that_only_binding_makes_are_shown_too(value: Value, kind: pa.DataType, text: str) -> None:
+def test_constants_that_only_binding_makes_are_printed_too(value: Value, kind: pa.DataType, text: str) -> None:
     assert format_expression(Literal(value, kind)) == text
 
 
@@ -164,7 +165,7 @@ def test_a_query_as_json() -> None:
     }
 
 
-def test_a_query_as_a_picture() -> None:
+def test_a_query_as_mermaid() -> None:
     query = parse('SELECT "<b>" FROM s [ROWS 5] AS a WHERE a.x = \'"]\'')
     assert query_to_mermaid(query) == query.to_mermaid()
     assert query_to_mermaid(query).split("\n") == [

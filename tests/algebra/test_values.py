@@ -1,4 +1,4 @@
-"""The algebra's values refuse to be built wrong, and compare by what they mean."""
+"""The algebra's values refuse to be built wrong, and compare by meaning."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_our_own_mistakes_are_internal_errors(build: object) -> None:
         lambda: Query((Source("s", "s"),), (Star(),), all_pairs_us=-1),
     ],
 )
-def test_what_means_nothing_is_refused(build: object) -> None:
+def test_invalid_values_are_refused(build: object) -> None:
     assert callable(build)
     with pytest.raises(QueryError):
         build()

@@ -1,4 +1,4 @@
-"""What must hold of a B+tree between any two operations, read straight from its arrays; and its splits and merges."""
+"""Laws of a B+tree between any two operations, read directly from its arrays; and its splits and merges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Entry = tuple[int, int]
 
 
 def test_a_full_leaf_splits_in_halves_and_halves_merge_again() -> None:
-    nodes, header = _filled([1, 2, 3, 4, 5], node_size=4)
+    nodes, header = _fill_tree([1, 2, 3, 4, 5], node_size=4)
     assert leaves_in_order(nodes, header) == [[(1, 1), (2, 2), (3, 3)], [(4, 4), (5, 5)]]
     assert header[LEVELS] == 1
     for key in (1, 2):
@@ -39,8 +39,8 @@ def test_a_full_leaf_splits_in_halves_and_halves_merge_again() -> None:
     check_btree(nodes, header)
 
 
-def test_a_leaf_that_falls_short_evens_out_with_a_fuller_neighbour() -> None:
-    nodes, header = _filled([1, 2, 3, 6, 7, 4, 5], node_size=4)
+def test_a_leaf_below_the_minimum_evens_out_with_a_fuller_neighbour() -> None:
+    nodes, header = _fill_tree([1, 2, 3, 6, 7, 4, 5], node_size=4)
     assert leaves_in_order(nodes, header) == [[(1, 1), (2, 2), (3, 3)], [(4, 4), (5, 5), (6, 6), (7, 7)]]
     for key in (1, 2):
         assert btree.remove(nodes, header, key, key)
@@ -48,7 +48,7 @@ def test_a_leaf_that_falls_short_evens_out_with_a_fuller_neighbour() -> None:
     check_btree(nodes, header)
 
 
-def _filled(keys: list[int], node_size: int) -> tuple[Words, Words]:
+def _fill_tree(keys: list[int], node_size: int) -> tuple[Words, Words]:
     """A tree of these keys, each also its row."""
     nodes, header = np.empty(btree.arena_words(len(keys), node_size), np.int64), np.empty(HEADER, np.int64)
     btree.clear(nodes, header, node_size)

@@ -47,7 +47,7 @@ def test_groups_are_right_in_runs_large_enough_to_be_partitioned(distinct: int) 
     st.booleans(),
 )
 @settings(deadline=None, max_examples=300)
-def test_a_probe_meets_exactly_the_rows_of_its_key_inside_its_bounds(
+def test_a_probe_matches_exactly_the_rows_of_its_key_inside_its_bounds(
     rows: list[tuple[int, int]], probes: list[tuple[int, int, int, int]], keyed: bool, with_ends: bool
 ) -> None:
     rows.sort(key=lambda row: row[1])
@@ -57,7 +57,7 @@ def test_a_probe_meets_exactly_the_rows_of_its_key_inside_its_bounds(
 
 @pytest.mark.parametrize("with_ends", [False, True])
 def test_probes_of_long_and_of_short_groups_in_turns(with_ends: bool) -> None:
-    """They are searched in different ways, and a long one from where the probe before found its place."""
+    """Check both search paths in turn; a probe of a long group starts at the range of the probe before it."""
     random = np.random.default_rng(11)
     keys, times = np.where(np.arange(300) % 50, random.integers(0, 2, 300), 7), np.sort(random.integers(-20, 20, 300))
     assert np.bincount(keys)[[0, 1]].min() > grouped_run._SHORT_GROUP_ROWS >= np.bincount(keys)[7]
@@ -118,10 +118,10 @@ def _matches(
     return list(zip(out[0].tolist(), out[1].tolist(), strict=True))
 
 
-def test_a_running_maximum_starts_anew_in_each_group() -> None:
+def test_a_running_maximum_restarts_in_each_group() -> None:
     ends = np.array([5, 3, 9, 1, 2, 0], np.int64)
     assert accumulate_maximum(ends, np.array([0, 3, 6], np.int32)).tolist() == [5, 5, 9, 1, 2, 2]
 
 
-def test_small_and_large_runs_take_different_ways() -> None:
+def test_small_and_large_runs_take_different_paths() -> None:
     assert grouped_run._SMALL_RUN_ROWS < 40_000, "otherwise the test of partitioned runs tests nothing"

@@ -1,4 +1,4 @@
-"""Counting the last rows of each partition against plain lists."""
+"""The last rows of each partition against plain lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The B+tree and the T-tree against a sorted list, their laws after any history, and what their counters say."""
+"""The B+tree and the T-tree against a sorted list, their laws after any history, and their counters."""
 
 from __future__ import annotations
 
@@ -62,10 +62,8 @@ WIDTH = 512
 _UNTOUCHED = 0x5EA1
 
 
-def fenced(tree: int, rows: int, node_size: int) -> tuple[Words, Words, list[Words]]:
-    """An empty tree in slices of larger arrays, its arena exactly as large as the tree asks for; and those larger
-    arrays.
-    """
+def clear_fenced_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words, list[Words]]:
+    """Return an empty tree in slices of larger arrays, and those arrays; its arena is exactly as large as required."""
     size = (btree if tree == BTREE else ttree).arena_words(rows, node_size)
     around_nodes, around_header = (np.full(words + 2 * WIDTH, _UNTOUCHED, np.int64) for words in (size, HEADER))
     nodes, header = around_nodes[WIDTH:-WIDTH], around_header[WIDTH:-WIDTH]
@@ -73,13 +71,13 @@ def fenced(tree: int, rows: int, node_size: int) -> tuple[Words, Words, list[Wor
     return nodes, header, [around_nodes, around_header]
 
 
-def fences_stand(arrays: list[Words]) -> bool:
+def fences_are_intact(arrays: list[Words]) -> bool:
     return all(bool((fence == _UNTOUCHED).all()) for array in arrays for fence in (array[:WIDTH], array[-WIDTH:]))
 
 
 def check_invariants(tree: int, nodes: Words, header: Words) -> None:
     entries = entries_of(tree, nodes, header)
-    assert entries == sorted(set(entries)), "entries stand in order, each once"
+    assert entries == sorted(set(entries)), "entries are in order, each once"
     assert len(entries) == header[INSERTS] - header[REMOVES]
     (check_btree if tree == BTREE else check_ttree)(nodes, header)
 
@@ -122,13 +120,13 @@ def test_every_operation_does_what_a_sorted_list_does_and_keeps_the_law(
     tree: int, steps: list[tuple[str, int, int]], node_size: int
 ) -> None:
     operations, most = _operations(steps)
-    nodes, header, arena = fenced(tree, most, node_size)
+    nodes, header, arena = clear_fenced_tree(tree, most, node_size)
     plain: list[tuple[int, int]] = []
     for operation in operations:
         assert _run(tree, nodes, header, [operation]) == replay_definition(plain, [operation])
         check_invariants(tree, nodes, header)
     assert entries_of(tree, nodes, header) == plain
-    assert fences_stand(arena)
+    assert fences_are_intact(arena)
 
 
 @BOTH
@@ -140,7 +138,7 @@ def test_a_window_that_grows_and_shrinks_stays_inside_its_arena(
     tree: int, sizes: list[int], seed: int, node_size: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    nodes, header, arena = fenced(tree, max(sizes), node_size)
+    nodes, header, arena = clear_fenced_tree(tree, max(sizes), node_size)
     held: list[tuple[int, int]] = []
     row = 0
     for size in sizes:
@@ -158,7 +156,7 @@ def test_a_window_that_grows_and_shrinks_stays_inside_its_arena(
         assert entries_of(tree, nodes, header) == sorted(held)
         probes: list[Operation] = [(PROBE, key, key + width) for key in range(-1, 41) for width in (0, 5)]
         assert _run(tree, nodes, header, probes) == replay_definition(sorted(held), probes)
-    assert fences_stand(arena)
+    assert fences_are_intact(arena)
 
 
 KEY_ORDERS = {
@@ -176,7 +174,7 @@ KEY_ORDERS = {
 @pytest.mark.parametrize("order", KEY_ORDERS)
 def test_a_sliding_window_holds_its_last_rows_and_keeps_the_law(tree: int, node_size: int, order: str) -> None:
     keys, window_rows = KEY_ORDERS[order], 2000
-    nodes, header, arena = fenced(tree, window_rows + 1, node_size)
+    nodes, header, arena = clear_fenced_tree(tree, window_rows + 1, node_size)
     done = 0
     for upto in (1, 50, 1999, 2000, 2001, 2777, 4000, 5003, 6000):
         slide(tree, nodes, header, keys[:upto], window_rows, done)
@@ -190,12 +188,12 @@ def test_a_sliding_window_holds_its_last_rows_and_keeps_the_law(tree: int, node_
     assert _run(tree, nodes, header, leaving) == ([1] * 2000, [])
     assert entries_of(tree, nodes, header) == []
     check_invariants(tree, nodes, header)
-    assert fences_stand(arena)
+    assert fences_are_intact(arena)
 
 
 @BOTH
 def test_a_range_over_all_keys_finds_the_smallest_and_the_largest_int64(tree: int) -> None:
-    nodes, header, _ = fenced(tree, 4, 2)
+    nodes, header, _ = clear_fenced_tree(tree, 4, 2)
     inserts: list[Operation] = [(INSERT, key, row) for row, key in enumerate([HIGHEST, 0, LOWEST, HIGHEST])]
     probes: list[Operation] = [
         (PROBE, LOWEST, HIGHEST),
@@ -208,7 +206,7 @@ def test_a_range_over_all_keys_finds_the_smallest_and_the_largest_int64(tree: in
 
 @BOTH
 def test_rows_of_one_key_come_out_in_the_order_of_their_numbers(tree: int) -> None:
-    nodes, header, _ = fenced(tree, 50, 4)
+    nodes, header, _ = clear_fenced_tree(tree, 50, 4)
     operations: list[Operation] = [(INSERT, 7, row * 13 % 50) for row in range(50)]
     assert _run(tree, nodes, header, [*operations, (PROBE, 7, 7)])[1] == list(range(50))
 
@@ -224,7 +222,7 @@ def test_every_comparison_is_counted(tree: int, of_inserts: int, of_probe: int, 
     # One node of three entries. Probing the B+tree takes two to find 20, then the node's last key, 20 itself and 30;
     # removing takes two to find the place and one to see whether the row is there. The T-tree compares with one or both
     # ends before, and is done there when the entry belongs outside.
-    nodes, header, _ = fenced(tree, 3, 4)
+    nodes, header, _ = clear_fenced_tree(tree, 3, 4)
     _run(tree, nodes, header, [(INSERT, key, row) for row, key in enumerate([10, 20, 30])])
     made = of_inserts
     assert header[COMPARISONS] == made
@@ -313,6 +311,6 @@ def test_a_node_must_hold_two_entries(arena_words: Callable[[int, int], int]) ->
 
 
 @BOTH
-def test_a_compiled_caller_is_told_the_same(tree: int) -> None:
+def test_a_compiled_caller_gets_the_same_error(tree: int) -> None:
     with pytest.raises(InternalError, match="at least two entries"):
         empty_tree(tree, 10, 1)

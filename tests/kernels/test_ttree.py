@@ -1,6 +1,4 @@
-"""What must hold of a T-tree between any two operations, read straight from its arrays; and its rotations, loans and
-merges.
-"""
+"""Laws of a T-tree between any two operations, read directly from its arrays; and its rotations, loans and merges."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from watersmeet.kernels.tree_nodes import COUNT, FREE, HEADER, NODE_SIZE, NONE, 
 from watersmeet.kernels.ttree import HEIGHT, LEFT, RIGHT
 
 
-def test_a_leaf_that_rises_between_two_nodes_is_topped_up_from_the_fuller_one() -> None:
+def test_a_leaf_that_rises_between_two_nodes_is_filled_from_the_fuller_one() -> None:
     #   [100 … 103]            [100 … 103]                 [13 50]
     #   /               →      /               →           /     \
     # [10 … 13]              [10 … 13]               [10 11 12]  [100 … 103]
@@ -23,13 +21,13 @@ def test_a_leaf_that_rises_between_two_nodes_is_topped_up_from_the_fuller_one() 
         (1, [[10, 11, 12], [13, 50], [100, 101, 102, 103]]),
         (-1, [[-103, -102, -101, -100], [-50, -13], [-12, -11, -10]]),
     ]:
-        nodes, header = _filled([sign * key for key in (100, 101, 102, 103, 10, 11, 12, 13, 50)], node_size=4)
+        nodes, header = _fill_tree([sign * key for key in (100, 101, 102, 103, 10, 11, 12, 13, 50)], node_size=4)
         assert _keys_in_order(nodes, header) == expected
         check_ttree(nodes, header)
 
 
 def test_a_full_node_passes_its_smallest_entry_to_the_bottom_of_its_left_side() -> None:
-    nodes, header = _filled([20, 30, 40, 10, 50, 25], node_size=3)
+    nodes, header = _fill_tree([20, 30, 40, 10, 50, 25], node_size=3)
     #    [20 30 40]   10 and 50 become leaves   [25 30 40]
     #                           25 pushes 20 out  /     \
     #                                         [10 20]  [50]
@@ -37,8 +35,8 @@ def test_a_full_node_passes_its_smallest_entry_to_the_bottom_of_its_left_side() 
     check_ttree(nodes, header)
 
 
-def test_a_node_that_falls_short_borrows_the_entry_before_its_own() -> None:
-    nodes, header = _filled([30, 40, 50, 60, 10, 20, 70], node_size=4)
+def test_a_node_below_the_minimum_borrows_the_previous_entry() -> None:
+    nodes, header = _fill_tree([30, 40, 50, 60, 10, 20, 70], node_size=4)
     assert _keys_in_order(nodes, header) == [[10, 20], [30, 40, 50, 60], [70]]
     for key in (40, 50, 60):
         assert ttree.remove(nodes, header, key, key)
@@ -47,7 +45,7 @@ def test_a_node_that_falls_short_borrows_the_entry_before_its_own() -> None:
 
 
 def test_a_half_leaf_and_its_leaf_become_one_when_they_fit_with_room_to_spare() -> None:
-    nodes, header = _filled([30, 40, 50, 60, 10], node_size=4)
+    nodes, header = _fill_tree([30, 40, 50, 60, 10], node_size=4)
     for key in (40, 50):
         assert ttree.remove(nodes, header, key, key)
     assert _keys_in_order(nodes, header) == [[10], [30, 60]]
@@ -56,7 +54,7 @@ def test_a_half_leaf_and_its_leaf_become_one_when_they_fit_with_room_to_spare() 
     check_ttree(nodes, header)
 
 
-def _filled(keys: list[int], node_size: int) -> tuple[Words, Words]:
+def _fill_tree(keys: list[int], node_size: int) -> tuple[Words, Words]:
     """A tree of these keys, each also its row."""
     nodes, header = np.empty(ttree.arena_words(len(keys), node_size), np.int64), np.empty(HEADER, np.int64)
     ttree.clear(nodes, header, node_size)

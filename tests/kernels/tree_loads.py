@@ -1,7 +1,8 @@
-"""Loads for either tree: replayed operations for tests, probes alone and updates alone for calibration. And the law of
-both trees.
+"""Loads for either tree: replayed operations for tests, probes alone and updates alone for calibration.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams": the weights P and I of the cost
+`replay_definition` is the law of both trees.
+
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams". The weights P and I of the cost
 model are fitted to the times of a probe-only and an update-only load.
 """
 
@@ -29,11 +30,12 @@ COUNT_RANGE = 3  # low, high
 def replay_definition(
     entries: list[tuple[int, int]], operations: Iterable[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """The law of both trees, on a sorted list: what each operation comes to, and the rows all probes found.
+    """Return the outcome of each operation and the rows that all probes found: the law of both trees, on a sorted list.
 
-    An insert comes to 0, a remove to 1 if the row was there, a probe or count to the number of its rows.
+    The outcome of an insert is 0, of a remove 1 if the row was there, and of a probe or count the number of its rows.
 
-    >>> replay_definition([], [(INSERT, 5, 0), (INSERT, 3, 1), (INSERT, 5, 2), (PROBE, 4, 5), (REMOVE, 5, 0), (COUNT_RANGE, 5, 5)])
+    >>> inserts = [(INSERT, 5, 0), (INSERT, 3, 1), (INSERT, 5, 2)]
+    >>> replay_definition([], [*inserts, (PROBE, 4, 5), (REMOVE, 5, 0), (COUNT_RANGE, 5, 5)])
     ([0, 0, 0, 2, 1, 1], [0, 2])
     """
     outcomes: list[int] = []
@@ -59,7 +61,7 @@ def replay_definition(
 
 @kernel(INT, INT, INT)
 def empty_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
-    """Arena and header of an empty tree, BTREE or TTREE, for at most `rows` rows at a time."""
+    """Return arena and header of an empty tree, BTREE or TTREE, for at most `rows` rows at a time."""
     return _empty(tree, rows, node_size)  # type: ignore[no-any-return]
 
 
@@ -67,7 +69,7 @@ def empty_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
 def replay(
     tree: int, nodes: Words, header: Words, operations: Words, firsts: Words, seconds: Words
 ) -> tuple[Words, Words]:
-    """What each operation comes to, and the rows all probes found. `replay_definition` is the law."""
+    """Return the outcome of each operation and the rows that all probes found; `replay_definition` is the law."""
     outcomes = np.zeros(operations.size, np.int64)
     found = np.empty(64, np.int64)
     at = 0
@@ -89,24 +91,23 @@ def replay(
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT, INT)
 def slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int, start: int) -> None:
-    """Updates only: inserts `keys[start:]`, each row numbered by its place, and removes the oldest row as soon as the
-    window overflows.
+    """Update only: insert `keys[start:]`, and remove the oldest row as soon as the window overflows.
 
-    With `keys` no longer than the window this builds it. The new row enters before the oldest leaves, so the tree must
-    have room for `window_rows` + 1 rows if there are more.
+    Each row is numbered by its place. With `keys` no longer than the window, this builds the window. The new row enters
+    before the oldest leaves, so the tree must have room for `window_rows` + 1 rows if there are more.
     """
     _slide(tree, nodes, header, keys, window_rows, start)
 
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, OUT_INT64)
 def probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Words, out: Words) -> int:
-    """Probes only: each writes its rows to the start of `out`; returns how many they are in all."""
+    """Probe only: write the rows of each probe to the start of `out`; return their total number."""
     return _probe_many(tree, nodes, header, lows, highs, out)  # type: ignore[no-any-return]
 
 
 @kernel(INT, IN_INT64, IN_INT64, INT)
 def probe_load(tree: int, keys_in_window: Words, probe_keys: Words, node_size: int) -> int:
-    """Builds a window, then looks every probe key up; returns the matches."""
+    """Build a window, then probe every key; return the number of matches."""
     nodes, header = _empty(tree, keys_in_window.size, node_size)
     _slide(tree, nodes, header, keys_in_window, keys_in_window.size, 0)
     return _probe_many(tree, nodes, header, probe_keys, probe_keys, np.empty(keys_in_window.size, np.int64))  # type: ignore[no-any-return]
@@ -114,7 +115,7 @@ def probe_load(tree: int, keys_in_window: Words, probe_keys: Words, node_size: i
 
 @kernel(INT, IN_INT64, INT, INT)
 def update_load(tree: int, keys: Words, window_rows: int, node_size: int) -> Words:
-    """Slides a window of `window_rows` rows over all keys; returns the header with its counters."""
+    """Slide a window of `window_rows` rows over all keys; return the header with its counters."""
     nodes, header = _empty(tree, min(keys.size, window_rows + 1), node_size)
     _slide(tree, nodes, header, keys, window_rows, 0)
     return header  # type: ignore[no-any-return]

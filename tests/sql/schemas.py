@@ -1,4 +1,4 @@
-"""Schemas the language tests bind against, and short ways to parse, bind and fail."""
+"""Schemas that the SQL tests bind against, and shortcuts to parse, bind and fail."""
 
 from __future__ import annotations
 
@@ -53,40 +53,40 @@ SCHEMAS: dict[str, SourceSchema] = {
 }
 
 
-def bound(text: str) -> BoundQuery:
+def bind_text(text: str) -> BoundQuery:
     return bind(parse(text), SCHEMAS)
 
 
-def item(text: str) -> Expr:
-    """The expression, as parsed in SELECT over a source `a`."""
+def parse_item(text: str) -> Expr:
+    """Return the expression, as parsed in SELECT over a source `a`."""
     first = parse(f"SELECT {text} FROM s AS a").select[0]
     assert isinstance(first, SelectItem)
     return first.expr
 
 
-def condition(text: str) -> Expr:
+def parse_condition(text: str) -> Expr:
     where = parse(f"SELECT * FROM s AS a WHERE {text}").where
     assert where is not None
     return where
 
 
-def refused(text: str) -> QueryError:
-    """The error that parsing ends in; it knows its place."""
+def parse_error(text: str) -> QueryError:
+    """Return the error that parsing raises."""
     with pytest.raises(QueryError) as failure:
         parse(text)
     return failure.value
 
 
-def unbound(text: str) -> QueryError:
-    """The error that binding ends in."""
+def bind_error(text: str) -> QueryError:
+    """Return the error that binding raises."""
     query: Query = parse(text)
     with pytest.raises(QueryError) as failure:
         bind(query, SCHEMAS)
     return failure.value
 
 
-def underlined(error: QueryError) -> str:
-    """The stretch of text the error points at."""
+def underlined_text(error: QueryError) -> str:
+    """Return the text that the error points at."""
     assert error.span is not None
     assert error.text is not None
     return error.text[error.span.start : error.span.end]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.sql.schemas import SCHEMAS, bound, unbound, underlined
+from tests.sql.schemas import SCHEMAS, bind_error, bind_text, underlined_text
 from watersmeet.algebra.expressions import Aggregate, Arithmetic, Cast, Column, Comparison, Literal
 from watersmeet.algebra.query import Query, SelectItem, Source, Star
 from watersmeet.algebra.render import format_expression
@@ -18,33 +18,34 @@ TWO = "FROM sales_a [ROWS 5] AS a, sales_b [ROWS 5] AS b"
 
 
 def names(text: str) -> list[str]:
-    return [output.name for output in bound(text).outputs]
+    return [output.name for output in bind_text(text).outputs]
 
 
 # --- resolving
 
 
 def test_columns_get_their_source_and_their_declared_name() -> None:
-    query = bound("SELECT ITEM FROM sales_a [ROWS 5] AS a WHERE A.Store = 'x'")
+    query = bind_text("SELECT ITEM FROM sales_a [ROWS 5] AS a WHERE A.Store = 'x'")
     assert query.outputs[0].expr == Column("item", "a")
     assert query.where == Comparison("=", Column("store", "a"), Literal("x", pa.string()))
 
 
-def test_streams_are_found_in_any_case_and_the_bound_query_says_the_declared_name() -> None:
-    query = bound("SELECT * FROM SALES_A [PARTITION BY Store ROWS 5] AS a")
+def test_streams_are_found_in_any_case_and_the_bound_query_has_the_declared_name() -> None:
+    query = bind_text("SELECT * FROM SALES_A [PARTITION BY Store ROWS 5] AS a")
     assert query.query.sources == (Source("sales_a", "a", RowsWindow(5, ("store",))),)
     assert query.sources[0].window == RowsWindow(5, ("store",))
     assert query.query.text is not None
 
 
 def test_a_column_of_one_source_needs_no_qualification() -> None:
-    query = bound("SELECT auction, Name FROM bids [ROWS 5], stores")
+    query = bind_text("SELECT auction, Name FROM bids [ROWS 5], stores")
     assert [output.expr for output in query.outputs] == [Column("auction", "bids"), Column("Name", "stores")]
 
 
 def test_a_join_condition_does_not_see_sources_that_are_joined_later() -> None:
-    query = "SELECT a.price FROM sales_a [ROWS 5] a JOIN bids [ROWS 5] ON item = auction JOIN sales_b [ROWS 5] b ON a.item = b.item"
-    where = bound(query).where
+    query = """SELECT a.price FROM sales_a [ROWS 5] a JOIN bids [ROWS 5] ON item = auction
+        JOIN sales_b [ROWS 5] b ON a.item = b.item"""
+    where = bind_text(query).where
     assert where is not None
     assert format_expression(where) == "a.item = bids.auction AND a.item = b.item"
 
@@ -104,13 +105,13 @@ def test_names_that_differ_in_case_only_are_ambiguous_in_a_third_case() -> None:
     ],
 )
 def test_a_name_that_does_not_resolve_is_pointed_at(text: str, message: str, place: str) -> None:
-    error = unbound(text)
+    error = bind_error(text)
     assert error.message == message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 def test_a_query_of_relations_only_is_refused() -> None:
-    assert unbound("SELECT * FROM stores").message.startswith("a continuous query needs at least one stream")
+    assert bind_error("SELECT * FROM stores").message.startswith("a continuous query needs at least one stream")
 
 
 def test_queries_built_by_hand_bind_too() -> None:
@@ -123,7 +124,7 @@ def test_queries_built_by_hand_bind_too() -> None:
 # --- output names
 
 
-def test_outputs_are_called_by_alias_else_by_name_else_with_the_source() -> None:
+def test_outputs_are_named_by_alias_else_by_name_else_with_the_source() -> None:
     assert names(f"SELECT a.item, a.store, b.store, a.price AS p {TWO}") == ["item", "a_store", "b_store", "p"]
 
 
@@ -135,15 +136,15 @@ def test_a_star_gives_every_column_of_every_source_in_order() -> None:
     assert names(f"SELECT b.*, a.item AS other {TWO}") == ["item", "store", "price", "ts", "other"]
 
 
-def test_an_alias_keeps_its_name_and_the_other_gives_way() -> None:
+def test_an_alias_keeps_its_name_and_the_other_column_gets_its_source() -> None:
     assert names(f"SELECT a.item, b.store AS item {TWO}") == ["a_item", "item"]
 
 
-def test_an_expression_is_called_by_its_text_without_sources() -> None:
+def test_an_expression_is_named_by_its_text_without_sources() -> None:
     assert names(f"SELECT COUNT(*), SUM(a.price), MAX(a.item + 1) {TWO}") == ["COUNT(*)", "SUM(price)", "MAX(item + 1)"]
 
 
-def test_expressions_that_would_be_called_the_same_say_their_sources() -> None:
+def test_expressions_with_the_same_name_include_their_sources() -> None:
     assert names(f"SELECT SUM(a.price), SUM(b.price) {TWO}") == ["SUM(a.price)", "SUM(b.price)"]
 
 
@@ -158,9 +159,9 @@ def test_expressions_that_would_be_called_the_same_say_their_sources() -> None:
     ],
 )
 def test_two_outputs_of_one_name_are_refused(items: str, name: str, place: str) -> None:
-    error = unbound(f"SELECT {items} {TWO}")
+    error = bind_error(f"SELECT {items} {TWO}")
     assert error.message == f'two output columns are called "{name}"'
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 # --- aggregation
@@ -169,7 +170,7 @@ GROUPED = "FROM sales_a [ROWS 5] AS a"
 
 
 def test_group_keys_may_be_selected_and_computed_with() -> None:
-    query = bound(
+    query = bind_text(
         f"SELECT store, LENGTH(a.store) AS n, item % 2 AS odd, COUNT(*) AS c {GROUPED} GROUP BY store, item % 2"
     )
     assert query.is_aggregation
@@ -177,13 +178,13 @@ def test_group_keys_may_be_selected_and_computed_with() -> None:
 
 
 def test_having_may_use_aggregates_and_keys() -> None:
-    query = bound(f"SELECT store {GROUPED} GROUP BY store HAVING SUM(item) > 5 AND store <> 'x'")
+    query = bind_text(f"SELECT store {GROUPED} GROUP BY store HAVING SUM(item) > 5 AND store <> 'x'")
     assert query.having is not None
-    assert bound(f"SELECT COUNT(*) {GROUPED} HAVING COUNT(*) > 5").is_aggregation
+    assert bind_text(f"SELECT COUNT(*) {GROUPED} HAVING COUNT(*) > 5").is_aggregation
 
 
 def test_every_goes_with_aggregates() -> None:
-    assert bound(f"SELECT COUNT(*) {GROUPED} EVERY 5 SECONDS").query.every_us == 5_000_000
+    assert bind_text(f"SELECT COUNT(*) {GROUPED} EVERY 5 SECONDS").query.every_us == 5_000_000
 
 
 @pytest.mark.parametrize(
@@ -215,13 +216,13 @@ def test_every_goes_with_aggregates() -> None:
     ],
 )
 def test_aggregates_and_columns_in_the_wrong_place_are_refused(text: str, message: str, place: str) -> None:
-    error = unbound(text)
+    error = bind_error(text)
     assert error.message == message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
-def test_binding_spells_coercions_out_and_keeps_places() -> None:
-    query = bound("SELECT SUM(i32) AS s FROM kinds [ROWS 5]")
+def test_binding_makes_coercions_explicit_and_keeps_spans() -> None:
+    query = bind_text("SELECT SUM(i32) AS s FROM kinds [ROWS 5]")
     expr = query.outputs[0].expr
     assert expr == Aggregate("SUM", Cast(Column("i32", "kinds"), pa.int64()))
     assert expr.span is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.schemas import refused, underlined
+from tests.sql.schemas import parse_error, underlined_text
 from watersmeet.algebra.expressions import And, Column, Comparison
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
@@ -58,7 +58,7 @@ def test_the_query_of_the_front_page() -> None:
     ],
 )
 @pytest.mark.parametrize("source", ["s {} AS a", "s AS a {}", "s {} a", "s a {}"])
-def test_a_window_stands_behind_the_name_or_behind_the_alias(source: str, brackets: str, window: Window) -> None:
+def test_a_window_follows_the_name_or_the_alias(source: str, brackets: str, window: Window) -> None:
     query = parse(f"SELECT * FROM {source.format(f'[{brackets}]')}")
     assert query.sources == (Source("s", "a", window),)
 
@@ -113,7 +113,7 @@ def test_all_pairs_and_given_pairs_go_together() -> None:
     assert (query.all_pairs_us, query.pairs) == (10 * SECOND, (PairConstraint("a", "b", SECOND, directed=True),))
 
 
-def test_constraints_may_stand_behind_where() -> None:
+def test_constraints_may_follow_where() -> None:
     before = parse(FROM + "WINDOW (a, b) = 1 SECOND WHERE a.x = b.x GROUP BY a.x")
     behind = parse(FROM + "WHERE a.x = b.x WINDOW (a, b) = 1 SECOND GROUP BY a.x")
     assert before == behind
@@ -121,7 +121,8 @@ def test_constraints_may_stand_behind_where() -> None:
 
 def test_commas_joins_and_cross_joins_mix() -> None:
     mixed = parse(
-        "SELECT * FROM s a JOIN t b ON a.x = b.x, u c CROSS JOIN v d INNER JOIN w e ON e.y = d.y AND e.z = a.z WHERE c.x = d.x"
+        "SELECT * FROM s a JOIN t b ON a.x = b.x, u c CROSS JOIN v d "
+        "INNER JOIN w e ON e.y = d.y AND e.z = a.z WHERE c.x = d.x"
     )
     plain = parse("SELECT * FROM s a, t b, u c, v d, w e WHERE a.x = b.x AND e.y = d.y AND e.z = a.z AND c.x = d.x")
     assert mixed == plain
@@ -169,8 +170,8 @@ def test_names_keep_their_case_and_sources_are_found_in_any_case() -> None:
 def test_a_source_is_found_as_written_before_any_other_case() -> None:
     query = parse("SELECT A.x, a.x FROM s AS a, t AS A")
     assert query.select == (SelectItem(Column("x", "A")), SelectItem(Column("x", "a")))
-    assert underlined(refused("SELECT B.x FROM s AS Bb, t AS bB")) == "B"
-    assert refused("SELECT BB.x FROM s AS Bb, t AS bB").message == '"BB" could be Bb or bB'
+    assert underlined_text(parse_error("SELECT B.x FROM s AS Bb, t AS bB")) == "B"
+    assert parse_error("SELECT BB.x FROM s AS Bb, t AS bB").message == '"BB" could be Bb or bB'
 
 
 def test_after_a_dot_every_word_is_a_name() -> None:

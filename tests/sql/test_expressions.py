@@ -1,4 +1,4 @@
-"""What expressions mean."""
+"""Meaning of expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.sql.schemas import condition, item
+from tests.sql.schemas import parse_condition, parse_item
 from watersmeet.algebra.expressions import (
     Aggregate,
     And,
@@ -83,7 +83,7 @@ def text(value: str) -> Literal:
     ],
 )
 def test_a_constant_has_a_value_and_a_type(written: str, value: Value, kind: pa.DataType) -> None:
-    assert item(written) == Literal(value, kind)
+    assert parse_item(written) == Literal(value, kind)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_constant_has_a_value_and_a_type(written: str, value: Value, kind: pa.
     ],
 )
 def test_arithmetic_binds_as_in_sql(written: str, meaning: Expr) -> None:
-    assert item(written) == meaning
+    assert parse_item(written) == meaning
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_arithmetic_binds_as_in_sql(written: str, meaning: Expr) -> None:
     ],
 )
 def test_conditions_bind_as_in_sql(written: str, meaning: Expr) -> None:
-    assert condition(written) == meaning
+    assert parse_condition(written) == meaning
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_conditions_bind_as_in_sql(written: str, meaning: Expr) -> None:
     ],
 )
 def test_case_functions_and_aggregates(written: str, meaning: Expr) -> None:
-    assert item(written) == meaning
+    assert parse_item(written) == meaning
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ def test_case_functions_and_aggregates(written: str, meaning: Expr) -> None:
     ],
 )
 def test_cast_names_an_arrow_type(written: str, kind: pa.DataType) -> None:
-    assert item(f"CAST(a.x AS {written})") == Cast(X, kind)
+    assert parse_item(f"CAST(a.x AS {written})") == Cast(X, kind)
 
 
-def test_every_node_knows_where_it_stands() -> None:
+def test_every_node_has_its_span() -> None:
     query = parse("SELECT a.x FROM s a WHERE NOT (a.x + 1 > ABS(a.y)) AND CASE WHEN a.z THEN 1 END IN (1, 2)")
     assert query.text is not None
     where = query.where

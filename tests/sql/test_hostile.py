@@ -1,4 +1,4 @@
-"""Text from outside: whatever it is, a query or a `QueryError`; a hang shows up as a dump of stacks."""
+"""Untrusted text is a query or a `QueryError`, whatever it is; a hang shows up as a dump of stacks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_hostile_text_is_refused_and_nothing_is_logged(name: str, caplog: pytest
 
 
 @pytest.mark.parametrize("value", [None, 5, b"SELECT * FROM s", ["SELECT"], object()])
-def test_what_is_not_text_is_refused(value: object) -> None:
+def test_a_query_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(QueryError, match="a query is text, not"):
         parse(value)  # type: ignore[arg-type]
 
@@ -125,10 +125,10 @@ def _stack() -> list[object]:
 # --- fuzzing
 
 WORDS_TEXT = """
-    SELECT FROM WHERE GROUP BY HAVING EVERY WINDOW DWINDOW AS AND OR NOT IN BETWEEN LIKE IS NULL TRUE CASE WHEN THEN ELSE END JOIN INNER
-    CROSS ON LEFT USING UNION ORDER DISTINCT LIMIT WITH OVER INTERVAL DATE TIMESTAMP CAST COUNT SUM ABS EXTRACT RANGE ROWS PARTITION
-    TUMBLE LANDMARK UNTIL NOW SECONDS INT a b s t x y 1 0 2.5 1e3 1e .5 'text' '2024-01-01' "quoted" `tick` ( ) [ ] , . * = <> < + - / %
-    || ; : ? @ { } -- /* */ ' " ` é \u200b
+    SELECT FROM WHERE GROUP BY HAVING EVERY WINDOW DWINDOW AS AND OR NOT IN BETWEEN LIKE IS NULL TRUE CASE WHEN THEN
+    ELSE END JOIN INNER CROSS ON LEFT USING UNION ORDER DISTINCT LIMIT WITH OVER INTERVAL DATE TIMESTAMP CAST COUNT SUM
+    ABS EXTRACT RANGE ROWS PARTITION TUMBLE LANDMARK UNTIL NOW SECONDS INT a b s t x y 1 0 2.5 1e3 1e .5 'text'
+    '2024-01-01' "quoted" `tick` ( ) [ ] , . * = <> < + - / % || ; : ? @ { } -- /* */ ' " ` é \u200b
 """
 WORDS = WORDS_TEXT.split()
 
@@ -137,16 +137,17 @@ QUERIES = (
     "WHERE a.x = b.x AND a.y > 1 GROUP BY a.x HAVING COUNT(*) > 1 EVERY 5 SECONDS",
     "SELECT * FROM s AS a [ PARTITION BY x , y ROWS 5 ] JOIN t AS b ON a.x = b.x "
     "WHERE CASE WHEN a.x IS NULL THEN 1 ELSE 2 END IN ( 1 , 2 )",
-    "SELECT CAST( a.x AS INT ) , - a.y * 2 || 'text' FROM s a WHERE a.t BETWEEN DATE '2024-01-01' AND '2024-01-01' AND NOT a.s LIKE 'x%'",
+    "SELECT CAST( a.x AS INT ) , - a.y * 2 || 'text' FROM s a "
+    "WHERE a.t BETWEEN DATE '2024-01-01' AND '2024-01-01' AND NOT a.s LIKE 'x%'",
 )
 
-#: What the canonical text says in other words.
+#: Words that the canonical text replaces by others.
 RESTATED = {"2.5", ".5", "TIMESTAMP", "RANGE", "UNTIL", "LANDMARK", "INTERVAL", "COUNT"}
 
 
 @st.composite
-def mangled(draw: st.DrawFn) -> str:
-    """A good query with a few words lost, doubled, swapped or thrown in."""
+def mangled_queries(draw: st.DrawFn) -> str:
+    """Draw a valid query with a few words lost, doubled, swapped or added."""
     words = draw(st.sampled_from(QUERIES)).split()
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(words) - 1))
@@ -166,9 +167,9 @@ def mangled(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=500)
-@given(mangled())
-def test_a_mangled_query_is_an_error_or_all_of_it_is_meant(text: str) -> None:
-    query = _parsed(text)
+@given(mangled_queries())
+def test_a_mangled_query_is_an_error_or_loses_nothing(text: str) -> None:
+    query = _parse_or_none(text)
     if query is None:
         return
     assert parse(str(query)) == query
@@ -181,12 +182,12 @@ def test_a_mangled_query_is_an_error_or_all_of_it_is_meant(text: str) -> None:
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join) | st.text(max_size=60))
-def test_a_soup_of_words_is_an_error_or_a_query(text: str) -> None:
+def test_random_words_are_an_error_or_a_query(text: str) -> None:
     for soup in (text, f"SELECT {text}", f"SELECT * FROM s {text}", f"SELECT * FROM s WHERE {text}"):
-        _parsed(soup)
+        _parse_or_none(soup)
 
 
-def test_a_query_of_hostile_names_binds_or_fails_politely() -> None:
+def test_errors_about_hostile_names_are_short_and_printable() -> None:
     for name in ("\x1b[2J", "a" * 999, "'; DROP TABLE s; --", "<script>", "日本", "\n"):
         quoted = '"' + name.replace('"', '""') + '"'
         with pytest.raises(QueryError) as failure:
@@ -195,8 +196,8 @@ def test_a_query_of_hostile_names_binds_or_fails_politely() -> None:
         assert len(str(failure.value)) < 3_000
 
 
-def _parsed(text: str) -> Query | None:
-    """The query, None when it is refused with an error that prints."""
+def _parse_or_none(text: str) -> Query | None:
+    """Return the query, or None if it is refused with an error that prints."""
     try:
         return parse(text)
     except QueryError as error:
@@ -206,9 +207,7 @@ def _parsed(text: str) -> Query | None:
 
 
 def _values(text: str) -> Counter[str]:
-    """Names, numbers and strings of a text: whatever the parser does to the words between them, these have to come
-    through.
-    """
+    """Return the names, numbers and strings of a text, which parsing and printing must keep."""
     tokens = WatersmeetDialect().tokenize(text)
     numbers = [str(float(token.text)) for token in tokens if token.token_type == TokenType.NUMBER]
     kept = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING}

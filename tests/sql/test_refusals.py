@@ -1,10 +1,10 @@
-"""What the language does not have is refused by name and place; nothing is skipped over."""
+"""Unsupported constructs are refused by name and place; nothing is skipped."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.sql.schemas import refused, underlined
+from tests.sql.schemas import parse_error, underlined_text
 
 WHERE = "SELECT * FROM s AS a WHERE "
 
@@ -76,9 +76,9 @@ WHERE = "SELECT * FROM s AS a WHERE "
     ],
 )
 def test_a_construct_is_refused_by_name(text: str, message: str, place: str) -> None:
-    error = refused(text)
+    error = parse_error(text)
     assert error.message == message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_construct_is_refused_by_name(text: str, message: str, place: str) -> 
     ],
 )
 def test_an_unknown_function_is_refused_and_the_known_ones_are_listed(call: str) -> None:
-    error = refused(f"SELECT {call} FROM s")
+    error = parse_error(f"SELECT {call} FROM s")
     name = call.split("(", maxsplit=1)[0]
     assert error.message == f'there is no function "{name.strip(chr(34))}"'
-    assert underlined(error) == name
+    assert underlined_text(error) == name
     assert error.hint is not None
     assert error.hint.startswith("existing functions: ABS, AVG, CAST, ")
 
@@ -148,10 +148,10 @@ def test_an_unknown_function_is_refused_and_the_known_ones_are_listed(call: str)
         (WHERE + "INTERVAL SECONDS = a.x", "SECONDS"),
     ],
 )
-def test_what_does_not_belong_is_pointed_at(text: str, place: str) -> None:
-    error = refused(text)
+def test_the_error_points_at_an_unexpected_token(text: str, place: str) -> None:
+    error = parse_error(text)
     assert error.message.startswith(("did not expect", "the query ends too early"))
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_what_does_not_belong_is_pointed_at(text: str, place: str) -> None:
     ],
 )
 def test_a_mistake_inside_is_explained(text: str, message: str, place: str) -> None:
-    error = refused(text)
+    error = parse_error(text)
     assert error.message == message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 FROM = "SELECT * FROM s AS a, t AS b "
@@ -271,10 +271,10 @@ FROM = "SELECT * FROM s AS a, t AS b "
         ),
     ],
 )
-def test_a_window_that_means_nothing_is_refused(text: str, message: str, place: str) -> None:
-    error = refused(text)
+def test_an_invalid_window_is_refused(text: str, message: str, place: str) -> None:
+    error = parse_error(text)
     assert error.message == message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 @pytest.mark.parametrize(
@@ -299,10 +299,10 @@ def test_a_window_that_means_nothing_is_refused(text: str, message: str, place: 
     ],
 )
 def test_a_broken_window_or_join_is_pointed_at(text: str, place: str) -> None:
-    error = refused(text)
+    error = parse_error(text)
     assert error.message.startswith(("did not expect", "the query ends too early"))
     assert "; expected " in error.message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_broken_window_or_join_is_pointed_at(text: str, place: str) -> None:
         ("SELECT * FROM s WHERE a JOIN t ON b", "JOIN"),
     ],
 )
-def test_clauses_have_an_order_and_stand_once(text: str, place: str) -> None:
-    error = refused(text)
+def test_clauses_have_an_order_and_appear_once(text: str, place: str) -> None:
+    error = parse_error(text)
     assert error.message == f"{place} is in the wrong place or repeated"
-    assert underlined(error) == place
+    assert underlined_text(error) == place

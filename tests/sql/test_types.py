@@ -1,11 +1,11 @@
-"""Types of expressions and the conversions that binding writes out."""
+"""Types of expressions and the conversions that binding adds."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from tests.sql.schemas import bound, unbound, underlined
+from tests.sql.schemas import bind_error, bind_text, underlined_text
 from watersmeet.algebra.render import format_expression
 from watersmeet.sql import type_of
 from watersmeet.sql.binder import Binder
@@ -16,7 +16,7 @@ INT, BIG, FLOAT, BOOL, TEXT = pa.int32(), pa.int64(), pa.float64(), pa.bool_(), 
 
 def as_bound(expression: str) -> tuple[str, pa.DataType]:
     """The expression over `kinds` with its conversions written out, without qualification, and its type."""
-    query = bound(f"SELECT {expression} AS e FROM kinds [ROWS 5] AS k")
+    query = bind_text(f"SELECT {expression} AS e FROM kinds [ROWS 5] AS k")
     expr = query.outputs[0].expr
     kind = type_of(expr, query.sources)
     assert Binder(Scope(query.sources)).bind(expr).type == kind, "binding what is bound changes nothing"
@@ -258,10 +258,10 @@ def test_functions_and_aggregates(written: str, meant: str, kind: pa.DataType) -
         ("CAST(flag AS DATE)", "a BOOLEAN cannot be cast to DATE", "flag"),
     ],
 )
-def test_what_does_not_type_is_refused_with_its_place(expression: str, message: str, place: str) -> None:
-    error = unbound(f"SELECT {expression} AS e FROM kinds [ROWS 5] AS k")
+def test_a_type_error_points_at_its_place(expression: str, message: str, place: str) -> None:
+    error = bind_error(f"SELECT {expression} AS e FROM kinds [ROWS 5] AS k")
     assert error.message == message
-    assert underlined(error) == place
+    assert underlined_text(error) == place
 
 
 @pytest.mark.parametrize(
@@ -272,4 +272,4 @@ def test_what_does_not_type_is_refused_with_its_place(expression: str, message: 
     ],
 )
 def test_where_and_having_take_conditions(clause: str, message: str) -> None:
-    assert unbound(f"SELECT flag FROM kinds [ROWS 5] {clause}").message == message
+    assert bind_error(f"SELECT flag FROM kinds [ROWS 5] {clause}").message == message

@@ -1,4 +1,4 @@
-"""The types the binder promises are the types Arrow computes, and whatever is bound stays bound."""
+"""The types that the binder infers are the types that Arrow computes, and bound expressions stay bound."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ EXPRESSIONS = st.recursive(
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(EXPRESSIONS)
-def test_a_random_expression_is_refused_or_bound_for_good(expr: Expr) -> None:
+def test_a_random_expression_is_refused_or_binds_to_itself(expr: Expr) -> None:
     once = bound(expr)
     if once is not None:
         assert type_of(once, SOURCES) == Binder(Scope(SOURCES)).bind(expr).type

@@ -1,5 +1,6 @@
-"""The AS join against its definition: three inputs, equal keys between neighbours, a comparison between the first and
-the last.
+"""The AS join against its definition.
+
+Three inputs have equal keys between neighbours, and a comparison between the first and the last.
 """
 
 from __future__ import annotations
@@ -28,23 +29,25 @@ Listed = list[tuple[int, int, int]]  # by change: its entry, its rows, and what 
     st.integers(1, 5),
 )
 @settings(deadline=None)
-def test_every_change_meets_what_matches_it_at_that_time(described: Described, wished: Listed, room: int) -> None:
-    listed = _never_below_zero(wished)
+def test_every_change_joins_the_entries_that_match_at_that_time(
+    described: Described, proposed: Listed, room: int
+) -> None:
+    listed = _never_below_zero(proposed)
 
     def matches(met: tuple[int, ...]) -> bool:
         a, b, c = (described[entry] for entry in met)
         return a[0] == b[0] and b[1] == c[1] and a[2] < c[2]
 
-    wanted = as_join_definition(
+    expected = as_join_definition(
         [(entry % INPUTS, entry, rows, amount) for entry, rows, amount in listed], INPUTS, matches
     )
-    assert sorted(_found(described, listed, room)) == sorted(wanted)
+    assert sorted(_join_changes(described, listed, room)) == sorted(expected)
 
 
-def _never_below_zero(wished: Listed) -> Listed:
+def _never_below_zero(proposed: Listed) -> Listed:
     held = [0] * ENTRIES
     kept = []
-    for entry, rows, amount in wished:
+    for entry, rows, amount in proposed:
         if held[entry] + rows >= 0:
             held[entry] += rows
             kept.append((entry, rows, amount))
@@ -53,12 +56,15 @@ def _never_below_zero(wished: Listed) -> Listed:
 
 def _config() -> AggregateConfig:
     table = pa.table({name: pa.array([], pa.int64()) for name in ("ts", "k", "m", "v", "x")})
-    query = """SELECT SUM(a.x) AS a, SUM(b.x) AS b, SUM(c.x) AS c FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], c [RANGE 1 SECOND]
+    query = """SELECT SUM(a.x) AS a, SUM(b.x) AS b, SUM(c.x) AS c
+        FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], c [RANGE 1 SECOND]
         WHERE a.k = b.k AND b.m = c.m AND a.v < c.v"""
     return build_aggregate_config(bind_query(query, {name: wm.stream(table, time="ts") for name in "abc"}))
 
 
-def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:
+def _join_changes(
+    described: Described, listed: Listed, room: int
+) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:
     config = _config()
     tables = JoinTables(config, build_layout(config))
     of_pair = {frozenset(keys): number for number, keys in enumerate(config.join.classes.keys)}

@@ -1,4 +1,4 @@
-"""The AS update against its definition: what each instant shows of the groups it changed."""
+"""The AS update against its definition: each instant emits the groups it changed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Listed = list[tuple[int, int, int, int]]
     st.lists(st.integers(0, 60), max_size=4),
 )
 @settings(deadline=None)
-def test_each_instant_shows_the_groups_it_changed(listed: Listed, cuts: list[int]) -> None:
+def test_each_instant_emits_the_groups_it_changed(listed: Listed, cuts: list[int]) -> None:
     listed.sort(key=lambda result: result[0])
-    assert _shown(listed, sorted(cuts)) == as_update_definition(listed)
+    assert _emit_groups(listed, sorted(cuts)) == as_update_definition(listed)
 
 
-def _shown(listed: Listed, cuts: list[int]) -> list[tuple[int, int, tuple[int, int], tuple[int, int]]]:
-    """The results in pieces: an instant that is under way at the end of one goes on in the next."""
-    result, found = _nothing(), []
+def _emit_groups(listed: Listed, cuts: list[int]) -> list[tuple[int, int, tuple[int, int], tuple[int, int]]]:
+    """Update in pieces: an instant that is open at the end of one piece continues in the next."""
+    result, found = _empty_set(), []
     pieces = [listed[start:end] for start, end in zip([0, *cuts], [*cuts, len(listed)], strict=True)]
     for number, piece in enumerate(pieces):
         closing = listed[-1][0] if listed and number == len(pieces) - 1 else NONE
@@ -59,7 +59,7 @@ def _columns() -> tuple[Any, Any, Any]:
     return np.zeros((GROUPS, 2), np.int64), np.zeros((GROUPS, 1)), np.zeros((GROUPS, 2))
 
 
-def _nothing() -> AggregationSet:
+def _empty_set() -> AggregationSet:
     clock = np.array([0, 0], np.int64)
     clock[OPEN] = NONE
     return AggregationSet(*_columns(), *_columns(), np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.bool_), clock)

@@ -15,14 +15,14 @@ MODEST = st.integers(-(2**52), 2**52).map(lambda n: n / 1024)
 
 @given(FLOATS, FLOATS)
 @settings(deadline=None)
-def test_a_sum_and_what_it_lost_are_exact(a: float, b: float) -> None:
+def test_a_sum_and_its_rounding_error_are_exact(a: float, b: float) -> None:
     total, lost = two_sum(a, b)
     assert Fraction(total) + Fraction(lost) == Fraction(a) + Fraction(b)
 
 
 @given(st.lists(MODEST, max_size=40), st.randoms())
 @settings(deadline=None)
-def test_what_is_added_and_taken_away_in_any_order_leaves_nothing(values: list[float], rng: object) -> None:
+def test_adding_and_subtracting_in_any_order_gives_zero(values: list[float], rng: object) -> None:
     high, low = 0.0, 0.0
     shuffled = list(values)
     rng.shuffle(shuffled)  # type: ignore[attr-defined] # hypothesis gives a random.Random
@@ -33,6 +33,6 @@ def test_what_is_added_and_taken_away_in_any_order_leaves_nothing(values: list[f
 
 @given(FLOATS, st.integers(-1_000_000, 1_000_000))
 @settings(deadline=None)
-def test_a_pair_times_a_whole_number_is_exact(value: float, factor: int) -> None:
+def test_a_pair_times_an_integer_is_exact(value: float, factor: int) -> None:
     high, low = scale_pair(value, 0.0, float(factor))
     assert Fraction(high) + Fraction(low) == Fraction(value) * factor

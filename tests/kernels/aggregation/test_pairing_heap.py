@@ -35,7 +35,7 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(
         assert extremes.decode_values(now).to_pylist() == [wanted if wanted is None or not largest else -wanted]
 
 
-def test_a_group_asked_for_at_two_instants_shows_before_what_it_had_at_the_first() -> None:
+def test_a_group_queried_at_two_instants_has_its_first_value_as_the_one_before() -> None:
     extremes = Extremes(OrderCodes.for_type(pa.int64()), is_max=False)
     groups, instants, codes, weights = np.array([0, 0]), np.array([0, 1]), np.array([5, 3]), np.array([1, 1])
     now, before = extremes.add_values(

@@ -1,6 +1,4 @@
-"""Small window joins to try: streams of (time, code), what is old, what is new, and every algorithm under one
-signature.
-"""
+"""Small window joins: streams of (time, code), old and new, and every algorithm under one signature."""
 
 from __future__ import annotations
 
@@ -20,16 +18,14 @@ from watersmeet.kernels.wjoin.ripple_join import ripple_join, xjoin
 Row = tuple[int, int]
 Streams = Sequence[Sequence[Row]]
 Arguments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int64]]
-Algorithm = Callable[["Case"], WindowJoinResult]
+Algorithm = Callable[["WindowJoinCase"], WindowJoinResult]
 
 FOREVER_US = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Case:
-    """Per stream its old and its new rows, and how far they reach; buckets per hash table and the clean-up interval for
-    those that ask.
-    """
+class WindowJoinCase:
+    """Old and new rows per stream, their reach, buckets per hash table, and the clean-up interval."""
 
     old: Streams
     new: Streams
@@ -61,22 +57,23 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def expected(case: Case) -> list[tuple[int, ...]]:
+def expected_matches(case: WindowJoinCase) -> list[tuple[int, ...]]:
     return window_join_definition(*case.arguments)
 
 
-def found(result: WindowJoinResult) -> list[tuple[int, ...]]:
-    """The results in the definition's order, with repetitions, if there are any."""
+def sorted_matches(result: WindowJoinResult) -> list[tuple[int, ...]]:
+    """Return the results in the definition's order, with repetitions, if there are any."""
     return sorted(zip(*result.rows.tolist(), strict=True))
 
 
-def one_window(new: Streams, window_us: int, old: Streams | None = None) -> Case:
-    return Case([[] for _ in new] if old is None else old, new, window_us, (window_us,) * len(new))
+def single_window_case(new: Streams, window_us: int, old: Streams | None = None) -> WindowJoinCase:
+    return WindowJoinCase([[] for _ in new] if old is None else old, new, window_us, (window_us,) * len(new))
 
 
-def random_case(seed: int) -> Case:
-    """Two to five streams that lean on the edges: equal times, silent streams, old rows after new ones, bursts, a hot
-    key, no key.
+def random_case(seed: int) -> WindowJoinCase:
+    """Return two to five streams that prefer edge cases.
+
+    These are equal times, silent streams, old rows after new ones, bursts, a hot key, and no key.
     """
     draw = random.Random(seed)
     n = draw.randint(2, 5)
@@ -92,7 +89,7 @@ def random_case(seed: int) -> Case:
     )
     one = draw.random() < 0.5
     reach_us = tuple(window_us if one else draw.choice((window_us, draw.randint(0, span + 1))) for _ in range(n))
-    return Case(
+    return WindowJoinCase(
         [stream[:cut] for stream, cut in zip(streams, cuts, strict=True)],
         [stream[cut:] for stream, cut in zip(streams, cuts, strict=True)],
         window_us,

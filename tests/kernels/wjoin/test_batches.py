@@ -1,4 +1,4 @@
-"""Any split into calls, in any order of arrival, finds what one call over all rows finds."""
+"""Any split into calls, in any order of arrival, finds the same results as one call over all rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.kernels.wjoin.cases import ALGORITHMS, Algorithm, Case, Row, expected, random_case
+from tests.kernels.wjoin.cases import ALGORITHMS, Algorithm, Row, WindowJoinCase, expected_matches, random_case
 
 Ids = dict[int, tuple[int, Row]]
 
@@ -17,14 +17,14 @@ def test_every_split_into_calls_finds_the_same_combinations(algorithm: Algorithm
     for seed in range(300):
         case = random_case(seed)
         draw = random.Random(seed)
-        rows = _numbered(case)
-        assert _fed(algorithm, case, rows, _batches(rows, draw, in_order), draw) == _at_once(case, rows), (
+        rows = _number_rows(case)
+        assert _run_batches(algorithm, case, rows, _batches(rows, draw, in_order), draw) == _run_at_once(case, rows), (
             f"seed {seed}: {case}"
         )
 
 
-def _numbered(case: Case) -> Ids:
-    """Every row of the case, old or new, under a number of its own."""
+def _number_rows(case: WindowJoinCase) -> Ids:
+    """Return every row of the case, old or new, under its own number."""
     streams = [sorted([*old, *new]) for old, new in zip(case.old, case.new, strict=True)]
     return dict(enumerate((stream, row) for stream, rows in enumerate(streams) for row in rows))
 
@@ -35,19 +35,19 @@ def _batches(rows: Ids, draw: random.Random, in_order: bool) -> list[list[int]]:
     return [ids[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
 
 
-def _at_once(case: Case, rows: Ids) -> list[tuple[int, ...]]:
-    everything, ids = _case_of(case, rows, [], list(rows))
-    return sorted(tuple(ids[s][row] for s, row in enumerate(result)) for result in expected(everything))
+def _run_at_once(case: WindowJoinCase, rows: Ids) -> list[tuple[int, ...]]:
+    everything, ids = _build_case(case, rows, [], list(rows))
+    return sorted(tuple(ids[s][row] for s, row in enumerate(result)) for result in expected_matches(everything))
 
 
-def _fed(
-    algorithm: Algorithm, case: Case, rows: Ids, batches: list[list[int]], draw: random.Random
+def _run_batches(
+    algorithm: Algorithm, case: WindowJoinCase, rows: Ids, batches: list[list[int]], draw: random.Random
 ) -> list[tuple[int, ...]]:
-    """The results of one call per batch, with the rows held from before as the old ones."""
+    """Return the results of one call per batch, with the rows held from before as the old ones."""
     held: list[int] = []
     results = []
     for number, batch in enumerate(batches):
-        call, ids = _case_of(case, rows, held, batch)
+        call, ids = _build_case(case, rows, held, batch)
         results += [
             tuple(ids[s][row] for s, row in enumerate(result))
             for result in zip(*algorithm(call).rows.tolist(), strict=True)
@@ -57,19 +57,21 @@ def _fed(
     return sorted(results)
 
 
-def _case_of(case: Case, rows: Ids, old: list[int], new: list[int]) -> tuple[Case, list[list[int]]]:
-    """The call, and the row numbers behind each stream's rows in it."""
+def _build_case(
+    case: WindowJoinCase, rows: Ids, old: list[int], new: list[int]
+) -> tuple[WindowJoinCase, list[list[int]]]:
+    """Return the call, and the row numbers of each stream's rows in it."""
     n = len(case.new)
     olds, news = (
         [sorted((rows[each][1], each) for each in ids if rows[each][0] == s) for s in range(n)] for ids in (old, new)
     )
     old_rows, new_rows = ([[row for row, _ in stream] for stream in part] for part in (olds, news))
     ids = [[each for _, each in [*before, *fresh]] for before, fresh in zip(olds, news, strict=True)]
-    return Case(old_rows, new_rows, case.window_us, case.reach_us, case.buckets, case.clean_up_every), ids
+    return WindowJoinCase(old_rows, new_rows, case.window_us, case.reach_us, case.buckets, case.clean_up_every), ids
 
 
-def _can_matter(case: Case, rows: Ids, each: int, future: list[int]) -> bool:
-    """Whether a row to come on another stream is in reach."""
+def _can_matter(case: WindowJoinCase, rows: Ids, each: int, future: list[int]) -> bool:
+    """Return whether a future row of another stream is in reach."""
     stream, (time, _) = rows[each]
     return any(
         rows[other][0] != stream

@@ -1,11 +1,18 @@
-"""What the algorithms cost, by their counters: the paper's figures as orders, never as times."""
+"""Costs of the algorithms, by their counters: the paper's figures as orders, never as times."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.kernels.wjoin.cases import ALGORITHMS, Algorithm, Case, found, one_window, random_case
+from tests.kernels.wjoin.cases import (
+    ALGORITHMS,
+    Algorithm,
+    WindowJoinCase,
+    random_case,
+    single_window_case,
+    sorted_matches,
+)
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoinCounters
 
@@ -14,18 +21,20 @@ SECOND_US = 1_000_000
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
-def poisson(rates_per_s: list[float], seconds: float, values: int, window_us: int, buckets: int = 16) -> Case:
-    """The paper's synthetic streams: exponential gaps, small integers as values."""
+def poisson(rates_per_s: list[float], seconds: float, values: int, window_us: int, buckets: int = 16) -> WindowJoinCase:
+    """Return the paper's synthetic streams: exponential gaps, small integers as values."""
     draw = np.random.default_rng(7)
     streams = []
     for rate in rates_per_s:
         times = np.cumsum(draw.exponential(SECOND_US / rate, int(2 * rate * seconds) + 10)).astype(np.int64)
         times = times[times < seconds * SECOND_US]
         streams.append(list(zip(times.tolist(), draw.integers(0, values, times.size).tolist(), strict=True)))
-    return Case([[] for _ in streams], streams, window_us, (window_us,) * len(streams), buckets, clean_up_every=10_000)
+    return WindowJoinCase(
+        [[] for _ in streams], streams, window_us, (window_us,) * len(streams), buckets, clean_up_every=10_000
+    )
 
 
-def comparisons(name: str, case: Case) -> int:
+def comparisons(name: str, case: WindowJoinCase) -> int:
     return int(ALGORITHMS[name](case).counters.comparisons.sum())
 
 
@@ -62,7 +71,7 @@ def test_mw_and_nlw_converge_when_rates_are_equal() -> None:
 @pytest.mark.parametrize("others_us", [800_000, 100_000])
 def test_lca_compares_fewer_than_gca(others_us: int) -> None:
     gca = poisson([200.0] * 4, seconds=3, values=200, window_us=SECOND_US)
-    lca = Case(gca.old, gca.new, SECOND_US, (SECOND_US, SECOND_US, others_us, others_us))
+    lca = WindowJoinCase(gca.old, gca.new, SECOND_US, (SECOND_US, SECOND_US, others_us, others_us))
     assert comparisons("mw_join", lca) < comparisons("mw_join", gca)
 
 
@@ -76,11 +85,11 @@ def test_more_buckets_mean_fewer_comparisons() -> None:
     )
 
 
-def test_buckets_that_nobody_probes_are_cleaned_all_the_same() -> None:
+def test_buckets_that_are_never_probed_are_cleaned_too() -> None:
     # the left stream's keys change after half a second, so nothing probes the right stream's early buckets again
     left = [(time, 0 if time < 500 else 1_000) for time in range(2_000)]
     right = [(time, time % 64 if time < 500 else 1_000) for time in range(2_000)]
-    result = ALGORITHMS["hw_join"](one_window([left, right], window_us=10))
+    result = ALGORITHMS["hw_join"](single_window_case([left, right], window_us=10))
     assert result.counters.expirations[1] > 2_000 - 10 - 64 // 2
 
 
@@ -95,7 +104,7 @@ def test_counters_agree_with_each_other(algorithm: Algorithm) -> None:
         assert (counters.expirations <= held).all()
         assert (np.diag(counters.probes) == 0).all()
         assert ((counters.touched == 0) | (counters.probes > 0)).all()
-        assert counters.comparisons.sum() >= len(found(result))
+        assert counters.comparisons.sum() >= len(sorted_matches(result))
 
 
 @pytest.mark.parametrize("name", ["nlw_join", "hw_join", "ripple_join", "xjoin"])
@@ -107,21 +116,23 @@ def test_every_new_row_is_inserted(name: str) -> None:
 @pytest.mark.parametrize("name", ["nlw_join", "hw_join"])
 def test_a_stream_without_new_rows_holds_nothing_back(name: str) -> None:
     busy = [(time, 0) for time in range(1_000)]
-    counters = ALGORITHMS[name](one_window(old=[[], [], [(0, 0)]], new=[busy, busy, []], window_us=5)).counters
+    counters = ALGORITHMS[name](single_window_case(old=[[], [], [(0, 0)]], new=[busy, busy, []], window_us=5)).counters
     assert counters.expirations.min() >= 1
     assert counters.touched[0, 1] <= 7 * 1_000
 
 
-def test_ripple_holds_what_left_the_window_until_the_next_clean_up() -> None:
+def test_ripple_keeps_expired_rows_until_the_next_clean_up() -> None:
     rows = [(10 * time, time) for time in range(100)]
-    often, seldom = (Case([[], []], [rows, rows], 10, (10, 10), clean_up_every=every) for every in (10, 1_000))
+    often, seldom = (
+        WindowJoinCase([[], []], [rows, rows], 10, (10, 10), clean_up_every=every) for every in (10, 1_000)
+    )
     assert ALGORITHMS["ripple_join"](seldom).counters.expirations.sum() == 0
     assert ALGORITHMS["ripple_join"](often).counters.expirations.sum() > 150
     assert comparisons("ripple_join", often) < comparisons("ripple_join", seldom) / 4
 
 
 def test_the_arrays_may_be_read_only() -> None:
-    times, codes, offsets, old, window_us, reach_us = one_window([[(1, 1)], [(2, 1)]], window_us=5).arguments
+    times, codes, offsets, old, window_us, reach_us = single_window_case([[(1, 1)], [(2, 1)]], window_us=5).arguments
     for array in (times, codes, offsets, old, reach_us):
         array.flags.writeable = False
     assert mw_join(times, codes, offsets, old, window_us, reach_us).rows.tolist() == [[0], [0]]

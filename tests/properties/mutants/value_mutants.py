@@ -101,7 +101,7 @@ def _no_finer_times(_: Original) -> Original:
 
 
 def _every_source_visible(_: Original) -> Original:
-    return lambda translator, node, visible: translator.expression(node)
+    return lambda translator, node, visible: translator.translate(node)
 
 
 #: Caught by generated cases.
