@@ -41,6 +41,8 @@ faults: kernels ## kill drivers, Java processes and workers on Spark, for many m
 lint: $(READY) ## check the style with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell src lab tests docs scripts *.md Makefile pyproject.toml
+	$(BIN)/python scripts/plain_english.py
 
 types: $(READY) ## check the types with mypy --strict
 	$(BIN)/mypy

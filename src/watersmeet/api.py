@@ -123,7 +123,7 @@ def plan_within(
     )
 
 
-def allocate(
+def allocate(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     streams: Sources,
     *,
@@ -187,7 +187,7 @@ def on_spark(
     )
 
 
-def keep_up(
+def keep_up(  # noqa: PLR0913 - keyword-only options of a query
     started: Any,
     query: Query | str,
     streams: Sources,
@@ -227,7 +227,7 @@ def session(*, unsafe_arrow: bool = False, **settings: Any) -> Any:
     return start_session(unsafe_arrow=unsafe_arrow, **settings)
 
 
-def plan(
+def plan(  # noqa: PLR0913 - keyword-only options of a query
     algorithm: str = "runs",
     *,
     order: Sequence[str] | Mapping[str, Sequence[str]] = (),
@@ -296,7 +296,7 @@ def explain(
     return _explain(query, streams, stats, _to_plan(plan), budget, all_plans=all_plans, engine=engine, buckets=buckets)
 
 
-def _explain(
+def _explain(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     streams: Mapping[str, Stream | Relation | StreamStats],
     stats: Mapping[str, StreamStats] | None,

@@ -77,7 +77,7 @@ Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     query: MaybeQueryFile = None,
     stream: Streams = None,
     relation: Relations = None,
@@ -147,7 +147,7 @@ def run(
 
 
 @app.command()
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     query: QueryFile,
     stream: Streams = None,
     relation: Relations = None,

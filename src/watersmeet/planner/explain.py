@@ -253,7 +253,7 @@ class Explanation:
         ]
 
 
-def explain_bound_query(
+def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     bound: BoundQuery,
     stats: Mapping[str, StreamStats],
     profile: Profile,

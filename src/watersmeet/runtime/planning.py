@@ -88,7 +88,7 @@ class Peekable(Protocol):
     def peek(self) -> pa.Table | None: ...
 
 
-def explain_run(
+def explain_run(  # noqa: PLR0913 - keyword-only options of a query
     bound: BoundQuery,
     sources: SourcesOrStats,
     *,
@@ -347,7 +347,7 @@ def build_sample(
     )
 
 
-def explain_sample(
+def explain_sample(  # noqa: PLR0913 - keyword-only options of a query
     bound: BoundQuery,
     sample: PlanningSample,
     declared_stats: Mapping[str, StreamStats],

@@ -37,7 +37,7 @@ from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
 
 
-def on_spark(
+def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     sources: Sources,
     *,
