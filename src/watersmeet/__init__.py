@@ -1,14 +1,14 @@
 """Watersmeet: continuous queries that join several data streams over sliding windows.
 
-    import watersmeet as wm
+import watersmeet as wm
 
-    query = wm.sql('''
-        SELECT a.item, b.price
-        FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b
-        WHERE a.item = b.item
-    ''')
-    streams = {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")}
-    table = wm.collect(query, streams)
+query = wm.sql('''
+    SELECT a.item, b.price
+    FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b
+    WHERE a.item = b.item
+''')
+streams = {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")}
+table = wm.collect(query, streams)
 """
 
 from watersmeet.algebra.plan import Index, Plan

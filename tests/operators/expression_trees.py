@@ -1,4 +1,4 @@
-"""Random bound expressions of a wanted type, over six columns full of edge values."""
+"""Random bound expressions of a requested type, over six columns full of edge values."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _comparing(kind: str, depth: int) -> st.SearchStrategy[Expr]:
     )
 
 
-def _wholes(depth: int) -> st.SearchStrategy[Expr]:
+def _integers(depth: int) -> st.SearchStrategy[Expr]:
     whole, at, text = expressions("whole", depth), expressions("at", depth), expressions("text", depth)
     return st.one_of(
         st.builds(Arithmetic, st.sampled_from(["+", "-", "*", "%"]), whole, whole),
@@ -207,4 +207,4 @@ def _casts(kind: str, origins: list[str], depth: int) -> st.SearchStrategy[Expr]
     return st.one_of([expressions(origin, depth) for origin in origins]).map(lambda arg: Cast(arg, KINDS[kind]))
 
 
-_BRANCHES = {"flag": _flags, "whole": _wholes, "real": _reals, "price": _prices, "text": _texts, "at": _times}
+_BRANCHES = {"flag": _flags, "whole": _integers, "real": _reals, "price": _prices, "text": _texts, "at": _times}

@@ -1,6 +1,4 @@
-"""A decimal becomes the double nearest to it, correctly rounded, wherever an expression, a key or an aggregate needs a
-double.
-"""
+"""Decimals become their nearest doubles, correctly rounded, wherever an expression, a key or an aggregate needs one."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ def test_a_constant_with_a_point_selects_the_decimal_of_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["runs", "eager-hash", "eager-nlj", "tree"])
-def test_a_decimal_key_meets_the_double_key_of_the_same_text(algorithm: str) -> None:
+def test_a_decimal_key_matches_the_double_key_of_the_same_text(algorithm: str) -> None:
     query = "SELECT a.price, b.same FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.price = b.same"
     chosen = HUNDREDTHS[::7]
     a = pa.table({"ts": [5] * len(chosen), "price": pa.array(chosen, PRICES)})

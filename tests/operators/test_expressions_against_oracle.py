@@ -50,7 +50,7 @@ def test_is_true_where_the_oracle_says_true(expr: Expr, table: pa.Table) -> None
 
 
 def _by_row(expr: Expr, table: pa.Table) -> list[Any] | None:
-    """What the oracle says of each row; None when it refuses one, or when time leaves the calendar Python knows."""
+    """Return the oracle's value per row; None if it refuses a row, or a time is outside Python's calendar."""
     columns = {("s", name): column_values(table.column(name)) for name in KINDS}
     rows = [{name: values[number] for name, values in columns.items()} for number in range(table.num_rows)]
     try:

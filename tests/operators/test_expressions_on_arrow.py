@@ -1,4 +1,4 @@
-"""Expressions on columns: the cases worth a sentence each. That all of them agree with the oracle is tested next door."""
+"""Expressions on columns: single cases. `test_expressions_against_oracle` compares all of them with the oracle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def column(name: str) -> Column:
     return Column(name, source="s")
 
 
-def whole(value: int | None) -> Literal:
+def int_literal(value: int | None) -> Literal:
     return Literal(value, pa.int64())
 
 
@@ -57,8 +57,7 @@ def values(expr: Expr, **columns: Any) -> list[Any]:
     return list(found.to_pylist())
 
 
-# --- comparisons
-# ------------------------------------------------------------------------------------------------------------------------
+# --- comparisons ---
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_a_constant_nan_is_a_nan_too() -> None:
 
 
 def test_in_is_null_when_nothing_equals_and_something_is_null() -> None:
-    options = (whole(1), Cast(Literal(None, pa.null()), pa.int64()))
+    options = (int_literal(1), Cast(Literal(None, pa.null()), pa.int64()))
     assert values(In(column("x"), options), x=[1, 2, None]) == [True, None, None]
 
 
@@ -91,8 +90,8 @@ def test_in_finds_nan_and_negative_zero() -> None:
     assert values(In(column("x"), options), x=[NAN, -0.0, 1.0]) == [True, True, False]
 
 
-def test_in_takes_columns_beside_constants() -> None:
-    assert values(In(column("x"), (column("y"), whole(7))), x=[1, 7, 3, 3], y=[1, 0, None, 0]) == [
+def test_in_takes_columns_and_constants() -> None:
+    assert values(In(column("x"), (column("y"), int_literal(7))), x=[1, 7, 3, 3], y=[1, 0, None, 0]) == [
         True,
         True,
         None,
@@ -105,23 +104,22 @@ def test_untyped_nulls_compare_to_null() -> None:
     assert values(Comparison("=", null, null), x=[1, 2]) == [None, None]
 
 
-def test_is_true_takes_null_for_false() -> None:
-    found = is_true(Comparison("<", column("x"), whole(2)), lambda _: pa.array([1, 2, None]), 3)
+def test_is_true_treats_null_as_false() -> None:
+    found = is_true(Comparison("<", column("x"), int_literal(2)), lambda _: pa.array([1, 2, None]), 3)
     assert found.dtype == np.bool_
     assert found.tolist() == [True, False, False]
     assert is_true(Literal(None, pa.null()), lambda _: pa.array([]), 2).tolist() == [False, False]
 
 
-# --- numbers
-# ----------------------------------------------------------------------------------------------------------------------------
+# --- numbers ---
 
 
 @pytest.mark.parametrize(
     ("expr", "shown"),
     [
-        (Arithmetic("+", column("x"), whole(1)), r"s\.x \+ 1"),
+        (Arithmetic("+", column("x"), int_literal(1)), r"s\.x \+ 1"),
         (Arithmetic("*", column("x"), column("x")), r"s\.x \* s\.x"),
-        (Arithmetic("-", Negate(column("x")), whole(2)), r"-s\.x - 2"),
+        (Arithmetic("-", Negate(column("x")), int_literal(2)), r"-s\.x - 2"),
     ],
 )
 def test_integer_overflow_is_an_error_that_shows_the_expression(expr: Expr, shown: str) -> None:
@@ -134,7 +132,7 @@ def test_the_smallest_integer_has_no_absolute_value() -> None:
         values(Call("ABS", (column("x"),)), x=[-MOST - 1])
 
 
-def test_nulls_beside_an_overflow_do_not_hide_it_and_null_rows_do_not_raise() -> None:
+def test_nulls_do_not_hide_an_overflow_and_null_rows_do_not_raise() -> None:
     total = Arithmetic("+", column("x"), column("y"))
     assert values(total, x=[MOST, 1], y=pa.array([None, 1], pa.int64())) == [None, 2]
 
@@ -169,37 +167,36 @@ def test_decimals_stay_exact() -> None:
     assert values(total, x=[Decimal("0.1")], y=[Decimal("0.2")]) == [Decimal("0.3")]
 
 
-# --- conditions
-# -------------------------------------------------------------------------------------------------------------------------
+# --- conditions ---
 
 
 def test_case_evaluates_a_branch_only_on_the_rows_that_take_it() -> None:
-    doubled = Arithmetic("*", column("x"), whole(2))
-    guarded = Case(((Comparison("<", column("x"), whole(100)), doubled),), whole(-1))
+    doubled = Arithmetic("*", column("x"), int_literal(2))
+    guarded = Case(((Comparison("<", column("x"), int_literal(100)), doubled),), int_literal(-1))
     assert values(guarded, x=[MOST, 4, None]) == [-1, 8, -1]
 
 
 def test_and_or_and_coalesce_raise_only_for_rows_that_reach_the_argument() -> None:
-    small = Comparison("<", column("x"), whole(100))
-    fine = Comparison(">", Arithmetic("*", column("x"), whole(2)), whole(5))
+    small = Comparison("<", column("x"), int_literal(100))
+    fine = Comparison(">", Arithmetic("*", column("x"), int_literal(2)), int_literal(5))
     assert values(And((small, fine)), x=[MOST, 4, 1]) == [False, True, False]
-    assert values(Or((Comparison(">=", column("x"), whole(100)), fine)), x=[MOST, 4, 1]) == [True, True, False]
+    assert values(Or((Comparison(">=", column("x"), int_literal(100)), fine)), x=[MOST, 4, 1]) == [True, True, False]
     assert values(
-        Call("COALESCE", (column("y"), Arithmetic("*", column("x"), whole(2)))), x=[MOST, 4], y=[1, None]
+        Call("COALESCE", (column("y"), Arithmetic("*", column("x"), int_literal(2)))), x=[MOST, 4], y=[1, None]
     ) == [1, 8]
     with pytest.raises(QueryError, match="overflow"):
         values(And((fine, small)), x=[MOST])
 
 
 def test_a_constant_overflow_that_no_row_reaches_does_not_raise() -> None:
-    constant = Arithmetic("+", whole(MOST), whole(1))
+    constant = Arithmetic("+", int_literal(MOST), int_literal(1))
     assert values(constant, x=[]) == []
-    never = Comparison("<", column("x"), whole(0))
-    assert values(Case(((never, constant),), whole(0)), x=[1, 2]) == [0, 0]
+    never = Comparison("<", column("x"), int_literal(0))
+    assert values(Case(((never, constant),), int_literal(0)), x=[1, 2]) == [0, 0]
 
 
 def test_case_without_else_is_null_and_keeps_its_type() -> None:
-    expr = Case(((Comparison("=", column("x"), whole(1)), text("one")),))
+    expr = Case(((Comparison("=", column("x"), int_literal(1)), text("one")),))
     assert values(expr, x=[2, 1]) == [None, "one"]
     assert evaluate(expr, lambda _: pa.array([], pa.int64()), 0).type == pa.string()
 
@@ -213,8 +210,7 @@ def test_greatest_skips_nulls_and_puts_nan_on_top() -> None:
     assert values(Call("LEAST", (column("x"), column("y"))), x=[1.0, None], y=[NAN, 2.0]) == [1.0, 2.0]
 
 
-# --- text
-# -------------------------------------------------------------------------------------------------------------------------------
+# --- text ---
 
 
 def test_upper_follows_pythons_rules() -> None:
@@ -239,7 +235,7 @@ def test_upper_follows_pythons_rules() -> None:
 )
 def test_substring_counts_from_one_and_from_the_end(start: int, count: int | None, wanted: str) -> None:
     positions = (start,) if count is None else (start, count)
-    constant = Call("SUBSTRING", (column("x"), *(whole(position) for position in positions)))
+    constant = Call("SUBSTRING", (column("x"), *(int_literal(position) for position in positions)))
     varying = Call("SUBSTRING", (column("x"), *(column(f"p{number}") for number in range(len(positions)))))
     assert values(constant, x=["stream"]) == [wanted]
     assert values(varying, x=["stream"], **{f"p{number}": [position] for number, position in enumerate(positions)}) == [
@@ -261,7 +257,7 @@ def test_substring_counts_from_one_and_from_the_end(start: int, count: int | Non
         ("\0", "\0", "0"),
     ],
 )
-def test_like_is_anchored_and_takes_nothing_for_a_regular_expression(pattern: str, matching: str, other: str) -> None:
+def test_like_is_anchored_and_escapes_regular_expressions(pattern: str, matching: str, other: str) -> None:
     assert values(Like(column("x"), pattern), x=[matching, other, None]) == [True, False, None]
 
 
@@ -270,7 +266,7 @@ def test_a_pattern_of_absurd_length_is_refused() -> None:
         values(Like(column("x"), "_" * 1_000_000), x=["a"])
 
 
-def test_arguments_that_differ_from_row_to_row_are_taken_row_by_row() -> None:
+def test_arguments_that_differ_by_row_are_evaluated_per_row() -> None:
     texts, parts = ["ab", "ab", "cd", "ab", None], ["a", "b", "c", "a", "a"]
     assert values(Call("STARTS_WITH", (column("x"), column("y"))), x=texts, y=parts) == [True, False, True, True, None]
     replaced = Call("REPLACE", (column("x"), column("y"), text("-")))
@@ -285,8 +281,7 @@ def test_replace_with_an_empty_search_changes_nothing() -> None:
     assert values(Call("REPLACE", (column("x"), text(""), text("z"))), x=["ab", None]) == ["ab", None]
 
 
-# --- casts
-# ------------------------------------------------------------------------------------------------------------------------------
+# --- casts ---
 
 
 @pytest.mark.parametrize(
@@ -332,8 +327,7 @@ def test_a_number_that_does_not_fit_is_an_error(data: Any, kind: pa.DataType) ->
         values(Cast(column("x"), kind), x=data)
 
 
-# --- time
-# -------------------------------------------------------------------------------------------------------------------------------
+# --- time ---
 
 
 def test_parts_of_a_time_are_those_in_utc() -> None:
@@ -355,22 +349,21 @@ def test_time_that_leaves_its_range_is_an_error() -> None:
         values(Arithmetic("+", column("x"), Literal(dt.timedelta(days=1), pa.duration("us"))), x=late)
 
 
-# --- the evaluator
-# ----------------------------------------------------------------------------------------------------------------------
+# --- the evaluator ---
 
 
-def test_a_constant_becomes_one_array_of_the_wanted_length() -> None:
-    assert values(whole(7), x=["a", "b"]) == [7, 7]
-    assert values(IsNull(whole(7)), x=["a", "b"]) == [False, False]
+def test_a_constant_becomes_one_array_of_the_requested_length() -> None:
+    assert values(int_literal(7), x=["a", "b"]) == [7, 7]
+    assert values(IsNull(int_literal(7)), x=["a", "b"]) == [False, False]
 
 
-def test_aggregates_and_unknown_functions_are_our_own_mistakes() -> None:
+def test_aggregates_and_unknown_functions_are_internal_errors() -> None:
     with pytest.raises(InternalError, match="Aggregate"):
         values(Aggregate("COUNT"), x=[1])
     with pytest.raises(InternalError, match="REFLECT"):
         values(Call("REFLECT", (column("x"),)), x=[1])
 
 
-def test_a_column_of_the_wrong_length_is_our_own_mistake() -> None:
+def test_a_column_of_the_wrong_length_is_an_internal_error() -> None:
     with pytest.raises(InternalError, match="has 2 values for 3 rows"):
         evaluate(column("x"), lambda _: pa.array([1, 2]), 3)

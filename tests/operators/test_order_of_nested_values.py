@@ -1,6 +1,4 @@
-"""The order ≺ covers every column: nested values compare element by element, nulls first, whatever the order of
-arrival.
-"""
+"""The order ≺ covers every column: nested values compare element by element, nulls first, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -107,7 +105,7 @@ def test_values_without_an_order_are_refused_in_a_rows_window_and_allowed_elsewh
         "SELECT MIN(n) AS m FROM s [ROWS 1]",
     ],
 )
-def test_nested_values_are_no_keys(name: str, query: str) -> None:
+def test_nested_values_cannot_be_keys(name: str, query: str) -> None:
     kind, values = ASCENDING[name]
     table = pa.table({"ts": [1] * len(values), "n": pa.array(values, kind), "v": list(range(len(values)))})
     with pytest.raises(wm.WatersmeetError, match=r"cannot take a (list|struct|map)"):

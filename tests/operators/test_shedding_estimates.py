@@ -21,7 +21,7 @@ def chance(kept: NDArray[np.bool_], keep: float) -> float:
     return float(np.prod(np.where(kept, keep, 1 - keep)))
 
 
-def sampled(
+def sample_join(
     combos: NDArray[np.int64], kept: list[NDArray[np.bool_]], keeps: list[float], names: str
 ) -> tuple[SampledJoin, NDArray[np.bool_]]:
     there = np.all([kept[i][combos[:, i]] for i in range(combos.shape[1])], axis=0)
@@ -30,9 +30,7 @@ def sampled(
 
 
 def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
-    """Three inputs of three rows each: all 512 samples, weighted by their chance, give the true sum and the true
-    variance.
-    """
+    """Three inputs of three rows each: all 512 samples, weighted by probability, give the true sum and variance."""
     rng = np.random.default_rng(3)
     combos = np.array([c for c in itertools.product(range(3), repeat=3) if rng.random() < 0.6])
     values = rng.normal(size=len(combos))
@@ -40,7 +38,7 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
     mean = second = variance = 0.0
     for kept in itertools.product(every_sample(3), repeat=3):
         probability = float(np.prod([chance(each, keep) for each, keep in zip(kept, keeps, strict=True)]))
-        join, there = sampled(combos, list(kept), keeps, "abc")
+        join, there = sample_join(combos, list(kept), keeps, "abc")
         total = join.estimate_sum(values[there])
         mean += probability * total.values[0]
         second += probability * total.values[0] ** 2
@@ -52,7 +50,7 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
                 ).sum()
             )
             for each in join._list_shared_terms()
-        )  # before it is cut off at zero
+        )  # before it is raised to zero
         variance += probability * join_variance
     assert mean == pytest.approx(values.sum())
     assert variance == pytest.approx(second - mean**2)
@@ -64,7 +62,7 @@ def test_a_stream_read_twice_is_estimated_without_bias_and_with_a_wider_interval
     values = rng.random(len(combos))
     mean = second = variance = 0.0
     for kept in every_sample(5):
-        join, there = sampled(combos, [kept, kept], [0.5, 0.5], "ss")
+        join, there = sample_join(combos, [kept, kept], [0.5, 0.5], "ss")
         total = join.estimate_sum(values[there])
         mean += chance(kept, 0.5) * total.values[0]
         second += chance(kept, 0.5) * total.values[0] ** 2
@@ -112,7 +110,7 @@ def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_
         assert means[name] == pytest.approx(truth[name], rel=0.02)
 
 
-def test_streams_kept_whole_leave_no_doubt() -> None:
+def test_streams_without_shedding_have_no_error() -> None:
     join = SampledJoin(
         np.array([0, 0, 1]), 2, (SampledInput("a", 1.0, np.arange(3)), SampledInput("b", 1.0, np.arange(3)))
     )
@@ -121,7 +119,7 @@ def test_streams_kept_whole_leave_no_doubt() -> None:
     assert count.stderrs.tolist() == [0, 0]
 
 
-def test_missing_values_count_for_nothing() -> None:
+def test_missing_values_do_not_count() -> None:
     join = SampledJoin(np.zeros(3, np.int64), 1, (SampledInput("a", 0.5, np.arange(3)),))
     values, present = np.array([1.0, 7.0, 3.0]), np.array([True, False, True])
     assert join.estimate_sum(values, present).values.tolist() == [8.0]

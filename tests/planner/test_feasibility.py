@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ def scarce(text: str, part: float, memory_part: float | None = None) -> tuple[Co
 def test_ten_thousand_random_drop_rates_never_beat_the_shares_found(text: str, part: float) -> None:
     now, plans = scarce(text, part)
     rng, plan = Random(f"{text} {part}"), plans[0]
-    least = minimum_shares(now, wm.Wishes())
+    least = minimum_shares(now, wm.SheddingPolicy())
     best = find_best_shares(now, plan, least)
     assert now.load_share(plan, best) <= 1 + 1e-9
     output = now.cost(plan, best).cost.rows_out_per_s
@@ -106,7 +107,7 @@ def test_dropping_does_not_shrink_full_rows_windows() -> None:
 def test_the_search_over_few_plans_matches_trying_all_plans() -> None:
     for text, part in ((TIMED, 0.6), (TIMED, 0.1), (COUNTED, 0.6), (COUNTED, 0.1)):
         now, plans = scarce(text, part)
-        least = minimum_shares(now, wm.Wishes())
+        least = minimum_shares(now, wm.SheddingPolicy())
         able = [plan for plan in plans if now.load_share(plan, least) <= 1]
         everything = [now.cost(plan, find_best_shares(now, plan, least)).cost.rows_out_per_s for plan in able]
         assert find_approximation(now, plans).costed.cost.rows_out_per_s >= max(everything) * (1 - 1e-3)
@@ -116,12 +117,12 @@ def test_a_stream_can_be_guaranteed_a_least_rate() -> None:
     now, plans = scarce(COUNTED, 0.2)
     free = dict(find_approximation(now, plans).keep)
     poorest = min(free, key=lambda name: free[name])
-    wished = find_approximation(now, plans, wm.Wishes(least_rows_per_s={poorest: now.rates[poorest] * 0.1}))
-    assert dict(wished.keep)[poorest] >= 0.1
-    with pytest.raises(PlanError, match="but brings only"):
-        find_approximation(now, plans, wm.Wishes(least_rows_per_s={"a": 1e9}))
-    with pytest.raises(PlanError, match="no streams of the query"):
-        find_approximation(now, plans, wm.Wishes(least_rows_per_s={"z": 1}))
+    guaranteed = find_approximation(now, plans, wm.SheddingPolicy(least_rows_per_s={poorest: now.rates[poorest] * 0.1}))
+    assert dict(guaranteed.keep)[poorest] >= 0.1
+    with pytest.raises(PlanError, match="but only 20000 rows/s arrive"):
+        find_approximation(now, plans, wm.SheddingPolicy(least_rows_per_s={"a": 1e9}))
+    with pytest.raises(PlanError, match="the query has no such stream"):
+        find_approximation(now, plans, wm.SheddingPolicy(least_rows_per_s={"z": 1}))
 
 
 def test_explain_shows_the_numbers_and_what_would_help() -> None:
@@ -133,12 +134,16 @@ def test_explain_shows_the_numbers_and_what_would_help() -> None:
     assert "it cannot keep up: needs" in text
     assert "what would help" in text
     assert "of memory" in text
-    assert "of the rows out are left" in text
+    assert re.search(r"dropping .*: keeps .* % of the output", text)
     saved = json.loads(json.dumps(about.to_dict()))["remedies"]
     assert 0 < saved["approximation"]["share_of_output"] < 1
     assert saved["window_scale"] < 1
     relaxed = wm.Budget(processors=saved["processors"] * 1.001, memory_bytes=saved["memory_bytes"] * 1.001)
     assert wm.explain(TIMED, {name: STATS[name] for name in "ab"}, budget=relaxed).feasible
+
+
+def test_the_earlier_name_of_the_shedding_policy_still_works() -> None:
+    assert wm.Wishes is wm.SheddingPolicy
 
 
 def test_the_plan_to_approximate_keeps_up() -> None:

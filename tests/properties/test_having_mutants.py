@@ -40,4 +40,4 @@ def test_the_mutant_of_a_restart_is_caught_by_a_timeline(mutant: Mutant, monkeyp
 def _check_timelines() -> None:
     tiles.test_a_row_at_the_edge_belongs_to_the_tile_it_starts()
     tiles.test_the_pairs_of_a_tile_are_counted_at_its_end()
-    tiles.test_tiles_beside_other_windows()
+    tiles.test_tiles_joined_with_other_windows()

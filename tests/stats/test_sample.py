@@ -112,7 +112,7 @@ def test_invalid_arguments_are_refused() -> None:
         measure_table(table, seconds(1), ["x"])
     with pytest.raises(InputError, match="integer microseconds"):
         measure_table(table, np.array([1.5, 2.5]), ["x"])
-    with pytest.raises(InputError, match="not of a list"):
+    with pytest.raises(InputError, match="not a list"):
         measure_table([1, 2], seconds(1, 2), ["x"])
     with pytest.raises(InputError, match="at least one row"):
         measure_table(table, seconds(1, 2), ["x"], most_rows=0)

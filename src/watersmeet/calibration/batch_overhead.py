@@ -185,11 +185,11 @@ class LoopWeights:
     loop_match_s: float
     layout_s: float
     loops_batch_s: float
-    measure_check_s: float
-    measure_probe_batch_s: float
-    measure_count_s: float
-    measure_scan_s: float
-    measure_node_batch_s: float
+    check_s: float
+    probe_batch_s: float
+    count_s: float
+    scan_s: float
+    node_batch_s: float
 
 
 def measure_loop_weights(

@@ -68,7 +68,7 @@ def order_by_leading_bits(keys: NDArray[np.int64], rows: NDArray[np.int32], orde
 def number_groups(
     keys: NDArray[np.int64], slots: NDArray[np.int32], group_of: NDArray[np.int32], group_keys: NDArray[np.int64]
 ) -> int:
-    """Number the distinct keys in order of appearance, write the numbers into free `slots`, and return their count.
+    """Write numbers of the distinct keys, in order of appearance, into free `slots`, and return their count.
 
     `group_keys` has room for one entry more than there are keys. A key that may be new is written after the existing
     groups, so the search finds it there. The loop therefore needs no test for new keys.

@@ -25,9 +25,10 @@ COUNT_OF_TEN = "SELECT COUNT(*) AS n FROM a [TUMBLE 10 MICROSECONDS] EVERY {} MI
 PAIRS = "SELECT COUNT(*) AS n FROM a [{}], b [{}] {} EVERY {} MICROSECONDS"
 
 
-def emitted(query: str, **timelines: Timeline) -> list[Row]:
-    """Return what every placement of early aggregation and a shedding run emit, `as_of` first; the oracle says the
-    same.
+def collect_rows(query: str, **timelines: Timeline) -> list[Row]:
+    """Return the rows that every placement of early aggregation and a shedding run emit, `as_of` first.
+
+    The oracle emits the same rows.
     """
     tables = {name: table_of(timeline) for name, timeline in timelines.items()}
     sources = sources_of(tables)
@@ -65,45 +66,45 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row[0], str(row)))
 
 
-def test_a_tile_is_shown_whole_at_its_end_and_gone_at_the_end_of_the_next() -> None:
+def test_a_tile_is_shown_complete_at_its_end_and_empty_at_the_end_of_the_next() -> None:
     #  µs     0  3     10  12    20     30      35   40
     #  a      x  x         x                    x
     #  tile  [---------)[---------)[----)[----------)
-    assert emitted(COUNT_OF_TEN.format(10), a=[0, 3, 12, 35]) == [(10, 2), (20, 1), (30, 0), (40, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(10), a=[0, 3, 12, 35]) == [(10, 2), (20, 1), (30, 0), (40, 1)]
 
 
 def test_a_row_at_the_edge_belongs_to_the_tile_it_starts() -> None:
     #  at 10 the tile before is shown without the row at 10; at 20 the row at 10 without the row at 20
-    assert emitted(COUNT_OF_TEN.format(10), a=[9, 10, 10, 20]) == [(10, 1), (20, 2), (30, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(10), a=[9, 10, 10, 20]) == [(10, 1), (20, 2), (30, 1)]
     #  every 5: at 10 still the tile before, at 15 the new one
-    assert emitted(COUNT_OF_TEN.format(5), a=[9, 10, 10, 20]) == [(10, 1), (15, 2), (25, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(5), a=[9, 10, 10, 20]) == [(10, 1), (15, 2), (25, 1)]
     #  every microsecond: the row at the start of a tile appears one microsecond later, and stays until the end of the
     # tile
-    assert emitted(COUNT_OF_TEN.format(1), a=[10]) == [(11, 1)]
-    assert emitted(COUNT_OF_TEN.format(1), a=[10, 25]) == [(11, 1), (21, 0), (25, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(1), a=[10]) == [(11, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(1), a=[10, 25]) == [(11, 1), (21, 0), (25, 1)]
 
 
 def test_an_instant_inside_a_tile_shows_its_rows_so_far() -> None:
     #  µs   1   4   9        instants at 3, 6, 9, then 12 in the next tile
-    assert emitted(COUNT_OF_TEN.format(3), a=[1, 4, 9, 13]) == [(3, 1), (6, 2), (9, 3), (12, 0), (15, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(3), a=[1, 4, 9, 13]) == [(3, 1), (6, 2), (9, 3), (12, 0), (15, 1)]
 
 
 def test_an_interval_that_does_not_divide_the_tile_sees_it_at_its_own_instants() -> None:
     #  instants at 7, 14, 21, 28: only 70 is also the end of a tile
-    assert emitted(COUNT_OF_TEN.format(7), a=[0, 8, 12, 60, 69]) == [(7, 1), (21, 0), (63, 1), (70, 2)]
+    assert collect_rows(COUNT_OF_TEN.format(7), a=[0, 8, 12, 60, 69]) == [(7, 1), (21, 0), (63, 1), (70, 2)]
 
 
 def test_an_interval_longer_than_the_tile_skips_tiles() -> None:
-    assert emitted(COUNT_OF_TEN.format(20), a=[0, 5, 11, 12, 13]) == [(20, 3)]
+    assert collect_rows(COUNT_OF_TEN.format(20), a=[0, 5, 11, 12, 13]) == [(20, 3)]
 
 
 def test_tiles_before_the_epoch() -> None:
     #  µs   -20  -15  -10  -1  0      tiles [-20, -10), [-10, 0), [0, 10)
-    assert emitted(COUNT_OF_TEN.format(10), a=[-20, -15, -14, -10, -1, 0]) == [(-10, 3), (0, 2), (10, 1)]
+    assert collect_rows(COUNT_OF_TEN.format(10), a=[-20, -15, -14, -10, -1, 0]) == [(-10, 3), (0, 2), (10, 1)]
 
 
 def test_a_tile_of_one_microsecond() -> None:
-    assert emitted("SELECT COUNT(*) AS n FROM a [TUMBLE 1 MICROSECOND] EVERY 1 MICROSECOND", a=[5, 5, 6]) == [
+    assert collect_rows("SELECT COUNT(*) AS n FROM a [TUMBLE 1 MICROSECOND] EVERY 1 MICROSECOND", a=[5, 5, 6]) == [
         (6, 2),
         (7, 1),
     ]
@@ -112,47 +113,47 @@ def test_a_tile_of_one_microsecond() -> None:
 def test_the_pairs_of_a_tile_are_counted_at_its_end() -> None:
     tumble = "TUMBLE 10 MICROSECONDS"
     #  tile [0, 10): 2 rows of a, 1 of b; tile [10, 20): 1 and 2
-    assert emitted(PAIRS.format(tumble, tumble, "", 10), a=[0, 9, 10], b=[5, 10, 19]) == [(10, 2)]
-    assert emitted(PAIRS.format(tumble, tumble, "", 10), a=[0, 9, 10], b=[5, 10, 19, 19]) == [(10, 2), (20, 3)]
+    assert collect_rows(PAIRS.format(tumble, tumble, "", 10), a=[0, 9, 10], b=[5, 10, 19]) == [(10, 2)]
+    assert collect_rows(PAIRS.format(tumble, tumble, "", 10), a=[0, 9, 10], b=[5, 10, 19, 19]) == [(10, 2), (20, 3)]
 
 
-def test_tiles_beside_other_windows() -> None:
+def test_tiles_joined_with_other_windows() -> None:
     tumble = "TUMBLE 10 MICROSECONDS"
     #  at 10 the row of a at 3 is still there, and so is the row of b at 10 itself; at 20, the end of its tile, the row
-    # of a is gone
-    assert emitted(PAIRS.format(tumble, "LANDMARK", "", 10), a=[3], b=[10]) == [(10, 1), (20, 0)]
-    assert emitted(PAIRS.format(tumble, "ROWS 1", "", 10), a=[3], b=[10]) == [(10, 1), (20, 0)]
-    assert emitted(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 10), a=[3, 8], b=[4, 10]) == [(10, 2), (20, 0)]
+    # of a has expired
+    assert collect_rows(PAIRS.format(tumble, "LANDMARK", "", 10), a=[3], b=[10]) == [(10, 1), (20, 0)]
+    assert collect_rows(PAIRS.format(tumble, "ROWS 1", "", 10), a=[3], b=[10]) == [(10, 1), (20, 0)]
+    assert collect_rows(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 10), a=[3, 8], b=[4, 10]) == [(10, 2), (20, 0)]
     #  the row of a at 10 is not there at 10 yet
-    assert emitted(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 10), a=[10], b=[10]) == []
-    assert emitted(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 5), a=[10], b=[10]) == [(15, 1), (20, 0)]
+    assert collect_rows(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 10), a=[10], b=[10]) == []
+    assert collect_rows(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 5), a=[10], b=[10]) == [(15, 1), (20, 0)]
 
 
 def test_tiles_of_different_lengths() -> None:
     #  at 10 the first tile of a and 10 µs of the tile of b; at 20 both tiles end
     query = PAIRS.format("TUMBLE 10 MICROSECONDS", "TUMBLE 20 MICROSECONDS", "", 10)
-    assert emitted(query, a=[1, 10, 19], b=[0, 2, 19]) == [(10, 2), (20, 6)]
+    assert collect_rows(query, a=[1, 10, 19], b=[0, 2, 19]) == [(10, 2), (20, 6)]
     #  at 30 (a's third tile ends) the row of b at 20 is in; the end of the input is the end of the longer tile
-    assert emitted(query, a=[20, 29], b=[20, 20]) == [(30, 4), (40, 0)]
+    assert collect_rows(query, a=[20, 29], b=[20, 20]) == [(30, 4), (40, 0)]
 
 
 def test_pair_constraints_compare_the_rows_own_times() -> None:
     #  the rows at 10 and 12 are 2 apart, although the first appears at 11
     tumble, near = "TUMBLE 10 MICROSECONDS", "WINDOW (a, b) = 1 MICROSECOND"
-    assert emitted(PAIRS.format(tumble, tumble, near, 10), a=[10], b=[12]) == []
-    assert emitted(PAIRS.format(tumble, tumble, near, 10), a=[10], b=[11]) == [(20, 1)]
-    assert emitted(PAIRS.format(tumble, "LANDMARK", near, 10), a=[9], b=[10]) == [(10, 1), (20, 0)]
+    assert collect_rows(PAIRS.format(tumble, tumble, near, 10), a=[10], b=[12]) == []
+    assert collect_rows(PAIRS.format(tumble, tumble, near, 10), a=[10], b=[11]) == [(20, 1)]
+    assert collect_rows(PAIRS.format(tumble, "LANDMARK", near, 10), a=[9], b=[10]) == [(10, 1), (20, 0)]
 
 
 def test_the_end_of_the_input_ends_the_tile_of_the_largest_time_of_any_stream() -> None:
     #  µs   3   25      the tile of 25 ends at 30; rows of a RANGE window expire on the way
     query = PAIRS.format("TUMBLE 10 MICROSECONDS", "RANGE 3 MICROSECONDS", "", 5)
-    assert emitted(query, a=[3, 24], b=[2, 25]) == [(5, 1), (10, 0), (25, 1), (30, 0)]
+    assert collect_rows(query, a=[3, 24], b=[2, 25]) == [(5, 1), (10, 0), (25, 1), (30, 0)]
     #  with a LANDMARK window alone the last instant is the largest time
-    assert emitted("SELECT COUNT(*) AS n FROM a [LANDMARK] EVERY 10 MICROSECONDS", a=[3, 25]) == [(10, 1)]
+    assert collect_rows("SELECT COUNT(*) AS n FROM a [LANDMARK] EVERY 10 MICROSECONDS", a=[3, 25]) == [(10, 1)]
 
 
-def test_without_every_a_tile_begins_anew_at_its_edge() -> None:
+def test_without_every_a_tile_restarts_at_its_edge() -> None:
     query = "SELECT COUNT(*) AS n FROM a [TUMBLE 10 MICROSECONDS]"
     assert rows_of(wm.collect(query, sources_of({"a": table_of([3, 9, 10])}))) == [(10, 1)]
     by_row = wm.collect(query, sources_of({"a": table_of([3, 9, 10])}), evaluate="row")
@@ -166,7 +167,8 @@ def test_a_join_of_tiles_keeps_its_half_open_tiles() -> None:
 
 
 def test_having_decides_about_the_finished_tile() -> None:
-    query = "SELECT a.k, MAX(a.v) AS m FROM a [TUMBLE 10 MICROSECONDS] GROUP BY a.k HAVING COUNT(*) > 1 EVERY 10 MICROSECONDS"
+    query = """SELECT a.k, MAX(a.v) AS m FROM a [TUMBLE 10 MICROSECONDS]
+               GROUP BY a.k HAVING COUNT(*) > 1 EVERY 10 MICROSECONDS"""
     timeline = {"ts": [0, 5, 10, 12, 20], "k": ["x"] * 5, "v": [4, 4, 4, 4, 4]}
     tables = {"a": pa.table(timeline)}
     assert rows_of(wm.collect(query, sources_of(tables))) == [(10, "x", 4)]
@@ -179,8 +181,8 @@ def test_the_batches_and_a_restart_between_them_change_nothing(every_ms: int) ->
         for name, ats in {"a": (0, 3, 4, 8, 9, 15, 16), "b": (1, 4, 7, 8, 12, 16, 17)}.items()
     }
     tables = {name: pa.table({"ts": column, "v": range(len(column))}) for name, column in times.items()}
-    query = f"""SELECT COUNT(*) AS n, MAX(a.v) AS m, MIN(b.v) AS l FROM a [TUMBLE 4 MILLISECONDS], b [TUMBLE 8 MILLISECONDS]
-                EVERY {every_ms} MILLISECONDS"""
+    query = f"""SELECT COUNT(*) AS n, MAX(a.v) AS m, MIN(b.v) AS l
+                FROM a [TUMBLE 4 MILLISECONDS], b [TUMBLE 8 MILLISECONDS] EVERY {every_ms} MILLISECONDS"""
     whole = rows_of(wm.collect(query, sources_of(tables)))
     bound = bind_query(query, sources_of(tables))
     assert whole == in_order(
@@ -262,9 +264,10 @@ def test_duckdb_shows_the_same_groups_at_every_instant(one: str, other: str, eve
             every_group AS (SELECT i.t, keys.k, g.m, coalesce(g.shown, false) AS shown, g.k IS NULL AS empty
                 FROM {instants} CROSS JOIN (SELECT DISTINCT k FROM a) AS keys
                 LEFT JOIN groups AS g ON g.t = i.t AND g.k = keys.k),
-            beside AS (SELECT *, coalesce(lag(shown) OVER w, false) AS was_shown, lag(m) OVER w AS before
+            previous AS (SELECT *, coalesce(lag(shown) OVER w, false) AS was_shown, lag(m) OVER w AS before
                 FROM every_group WINDOW w AS (PARTITION BY k ORDER BY t))
-            SELECT t, k, m FROM beside WHERE (shown AND (NOT was_shown OR m IS DISTINCT FROM before)) OR (empty AND was_shown)"""
+            SELECT t, k, m FROM previous
+            WHERE (shown AND (NOT was_shown OR m IS DISTINCT FROM before)) OR (empty AND was_shown)"""
     ).fetchall()
     assert found
     assert in_order(found) == rows_of(wm.collect(query, sources_of({"a": a, "b": b})))

@@ -1,4 +1,4 @@
-"""What an aggregation query shows of its groups, on timelines small enough to check by hand."""
+"""Groups that an aggregation query emits, on timelines small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from watersmeet.errors import InputError, PlanError, QueryError
 Row = tuple[Any, ...]
 
 
-def shown(
+def collect_shown_rows(
     query: str, early: tuple[str, ...] = (), evaluate: str | None = None, **tables: dict[str, list[Any]] | pa.Table
 ) -> list[Row]:
     """Rows in the order of evaluation, `as_of` first, in microseconds."""
@@ -41,37 +41,45 @@ def test_a_group_that_empties_is_shown_once_more_with_count_zero(early: tuple[st
     #  a    x                    [RANGE 10]
     #  b    x         x          [RANGE 10]
     query = """SELECT a.k, COUNT(*) AS n, SUM(b.v) AS s, MIN(b.v) AS lo
-               FROM a [RANGE 10 MICROSECONDS], b [RANGE 10 MICROSECONDS] WHERE a.k = b.k GROUP BY a.k EVERY 10 MICROSECONDS"""
-    found = shown(query, early, a={"ts": [0], "k": ["x"]}, b={"ts": [0, 20, 40], "k": ["x", "x", "y"], "v": [4, 5, 6]})
+               FROM a [RANGE 10 MICROSECONDS], b [RANGE 10 MICROSECONDS]
+               WHERE a.k = b.k GROUP BY a.k EVERY 10 MICROSECONDS"""
+    found = collect_shown_rows(
+        query, early, a={"ts": [0], "k": ["x"]}, b={"ts": [0, 20, 40], "k": ["x", "x", "y"], "v": [4, 5, 6]}
+    )
     assert found == [(0, "x", 1, 4, 4), (20, "x", 0, None, None)]
 
 
 def test_a_group_whose_row_stays_the_same_is_not_shown_again() -> None:
     query = "SELECT MAX(a.v) AS m FROM a [LANDMARK] EVERY 1 MICROSECOND"
-    assert shown(query, a={"ts": [1, 2, 3], "v": [7, 5, 9]}) == [(1, 7), (3, 9)]
+    assert collect_shown_rows(query, a={"ts": [1, 2, 3], "v": [7, 5, 9]}) == [(1, 7), (3, 9)]
 
 
 def test_a_group_that_stops_satisfying_having_is_silent() -> None:
     query = (
         "SELECT a.k, COUNT(*) AS n FROM a [RANGE 2 MICROSECONDS] GROUP BY a.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
     )
-    assert shown(query, a={"ts": [1, 2, 9], "k": ["x", "x", "x"]}) == [(2, "x", 2)]
+    assert collect_shown_rows(query, a={"ts": [1, 2, 9], "k": ["x", "x", "x"]}) == [(2, "x", 2)]
 
 
 def test_minimum_after_the_smallest_has_left() -> None:
     query = "SELECT MIN(a.v) AS lo, MAX(a.v) AS hi FROM a [ROWS 2] EVERY 1 MICROSECOND"
-    assert shown(query, a={"ts": [1, 2, 3, 4], "v": [1, 5, 3, 3]}) == [(1, 1, 1), (2, 1, 5), (3, 3, 5), (4, 3, 3)]
+    assert collect_shown_rows(query, a={"ts": [1, 2, 3, 4], "v": [1, 5, 3, 3]}) == [
+        (1, 1, 1),
+        (2, 1, 5),
+        (3, 3, 5),
+        (4, 3, 3),
+    ]
 
 
 def test_text_and_decimals_have_a_smallest_and_a_largest() -> None:
     table = pa.table({"ts": [1, 2, 3], "s": ["b", "é", "a"], "d": pa.array([Decimal("1.10"), Decimal("-2.00"), None])})
     query = "SELECT MIN(a.s) AS lo, MAX(a.s) AS hi, MIN(a.d) AS least, SUM(a.d) AS total FROM a [LANDMARK]"
-    assert shown(query, a=table) == [(3, "a", "é", Decimal("-2.00"), Decimal("-0.90"))]
+    assert collect_shown_rows(query, a=table) == [(3, "a", "é", Decimal("-2.00"), Decimal("-0.90"))]
 
 
 def test_nan_is_the_largest_number_and_makes_every_sum_nan_until_it_leaves() -> None:
     query = "SELECT SUM(a.x) AS s, MIN(a.x) AS lo, MAX(a.x) AS hi FROM a [ROWS 2] EVERY 1 MICROSECOND"
-    found = shown(query, a={"ts": [1, 2, 3, 4], "x": [1.0, math.nan, 2.0, 4.0]})
+    found = collect_shown_rows(query, a={"ts": [1, 2, 3, 4], "x": [1.0, math.nan, 2.0, 4.0]})
     assert [str(row) for row in found] == [
         "(1, 1.0, 1.0, 1.0)",
         "(2, nan, 1.0, nan)",
@@ -80,52 +88,54 @@ def test_nan_is_the_largest_number_and_makes_every_sum_nan_until_it_leaves() -> 
     ]
 
 
-def test_infinities_leave_as_they_came() -> None:
+def test_infinities_can_be_subtracted_again() -> None:
     query = "SELECT SUM(a.x) AS s FROM a [ROWS 1] EVERY 1 MICROSECOND"
-    found = shown(query, a={"ts": [1, 2, 3], "x": [math.inf, -math.inf, 0.5]})
+    found = collect_shown_rows(query, a={"ts": [1, 2, 3], "x": [math.inf, -math.inf, 0.5]})
     assert found == [(1, math.inf), (2, -math.inf), (3, 0.5)]
 
 
 def test_sums_of_floats_do_not_drift() -> None:
-    #  a huge value comes and goes; what was added beside it is still there to the last digit
+    #  a huge value comes and goes; the other values are still exact to the last digit
     values = [0.1, 1e17, 0.2, 0.3]
     query = "SELECT SUM(a.x) AS s FROM a [ROWS 2] EVERY 1 MICROSECOND"
-    found = shown(query, a={"ts": [1, 2, 3, 4], "x": values})
+    found = collect_shown_rows(query, a={"ts": [1, 2, 3, 4], "x": values})
     assert found[-1] == (4, 0.5)
 
 
 @pytest.mark.parametrize("early", [(), ("a",)])
 def test_a_sum_that_overflows_is_an_error_that_names_the_column(early: tuple[str, ...]) -> None:
     with pytest.raises(QueryError, match=r"integer overflow in the sum of a\.v"):
-        shown("SELECT SUM(a.v) AS s FROM a [LANDMARK]", early, a={"ts": [0, 0], "v": [2**62, 2**62]})
+        collect_shown_rows("SELECT SUM(a.v) AS s FROM a [LANDMARK]", early, a={"ts": [0, 0], "v": [2**62, 2**62]})
 
 
 def test_a_sum_that_only_overflows_on_the_way_is_right() -> None:
-    found = shown("SELECT SUM(a.v) AS s FROM a [LANDMARK]", a={"ts": [0, 1, 2], "v": [2**62, 2**62, -(2**62)]})
+    found = collect_shown_rows(
+        "SELECT SUM(a.v) AS s FROM a [LANDMARK]", a={"ts": [0, 1, 2], "v": [2**62, 2**62, -(2**62)]}
+    )
     assert found == [(2, 2**62)]
 
 
 def test_the_sum_of_a_product_over_two_inputs_may_overflow_too() -> None:
     query = "SELECT SUM(a.v) AS s FROM a [LANDMARK], b [LANDMARK]"
     with pytest.raises(QueryError, match=r"a\.v"):
-        shown(query, ("b",), a={"ts": [0], "v": [2**62]}, b={"ts": [0, 0]})
+        collect_shown_rows(query, ("b",), a={"ts": [0], "v": [2**62]}, b={"ts": [0, 0]})
 
 
 def test_nulls_are_not_counted_and_an_all_null_sum_is_null() -> None:
     table = pa.table({"ts": [1, 1], "v": pa.array([None, None], pa.int64())})
-    assert shown("SELECT COUNT(*) AS n, COUNT(a.v) AS c, SUM(a.v) AS s, AVG(a.v) AS m FROM a [LANDMARK]", a=table) == [
-        (1, 2, 0, None, None)
-    ]
+    assert collect_shown_rows(
+        "SELECT COUNT(*) AS n, COUNT(a.v) AS c, SUM(a.v) AS s, AVG(a.v) AS m FROM a [LANDMARK]", a=table
+    ) == [(1, 2, 0, None, None)]
 
 
 def test_group_keys_may_be_null_nan_and_zero_of_either_sign() -> None:
     table = pa.table({"ts": [1] * 6, "x": pa.array([None, None, math.nan, math.nan, 0.0, -0.0])})
-    found = shown("SELECT a.x, COUNT(*) AS n FROM a [LANDMARK] GROUP BY a.x", a=table)
+    found = collect_shown_rows("SELECT a.x, COUNT(*) AS n FROM a [LANDMARK] GROUP BY a.x", a=table)
     assert sorted(str(row) for row in found) == ["(1, 0.0, 2)", "(1, None, 2)", "(1, nan, 2)"]
 
 
 def test_without_every_a_table_is_shown_once_at_its_largest_time() -> None:
-    found = shown(
+    found = collect_shown_rows(
         "SELECT a.k, COUNT(*) AS n FROM a [RANGE 5 MICROSECONDS] GROUP BY a.k",
         a={"ts": [1, 8, 9], "k": ["x", "y", "y"]},
     )
@@ -133,20 +143,24 @@ def test_without_every_a_table_is_shown_once_at_its_largest_time() -> None:
 
 
 def test_evaluation_at_every_row() -> None:
-    found = shown("SELECT COUNT(*) AS n FROM a [RANGE 5 MICROSECONDS]", evaluate="row", a={"ts": [1, 8, 9]})
-    assert found == [(1, 1), (9, 2)]  # at 8 the row at 1 is gone and the one at 8 is there: still one
+    found = collect_shown_rows(
+        "SELECT COUNT(*) AS n FROM a [RANGE 5 MICROSECONDS]", evaluate="row", a={"ts": [1, 8, 9]}
+    )
+    assert found == [(1, 1), (9, 2)]  # at 8 the row at 1 has expired and the one at 8 is inside: still one
 
 
 def test_instants_without_a_change_cost_nothing() -> None:
     #  a row a day apart, evaluated every microsecond
     day_us = 86_400_000_000
-    found = shown("SELECT COUNT(*) AS n FROM a [RANGE 1 SECOND] EVERY 1 MICROSECOND", a={"ts": [0, day_us]})
+    found = collect_shown_rows(
+        "SELECT COUNT(*) AS n FROM a [RANGE 1 SECOND] EVERY 1 MICROSECOND", a={"ts": [0, day_us]}
+    )
     assert found == [(0, 1), (1_000_001, 0), (day_us, 1)]
 
 
 def test_an_output_called_as_of_is_refused() -> None:
     with pytest.raises(QueryError, match="as_of"):
-        shown("SELECT COUNT(*) AS as_of FROM a [LANDMARK]", a={"ts": [1]})
+        collect_shown_rows("SELECT COUNT(*) AS as_of FROM a [LANDMARK]", a={"ts": [1]})
 
 
 def test_distinct_inside_an_aggregate_is_refused() -> None:
@@ -157,13 +171,13 @@ def test_distinct_inside_an_aggregate_is_refused() -> None:
 def test_early_aggregation_is_refused_where_times_of_single_rows_are_compared() -> None:
     query = "SELECT COUNT(*) AS n FROM a [LANDMARK], b [LANDMARK] WINDOW (a, b) = 5 MICROSECONDS"
     with pytest.raises(PlanError, match=r"compares the times of single rows"):
-        shown(query, ("a",), a={"ts": [1]}, b={"ts": [3]})
-    assert shown(query, a={"ts": [1]}, b={"ts": [3]}) == [(3, 1)]
+        collect_shown_rows(query, ("a",), a={"ts": [1]}, b={"ts": [3]})
+    assert collect_shown_rows(query, a={"ts": [1]}, b={"ts": [3]}) == [(3, 1)]
 
 
-def test_early_aggregation_of_a_stranger_is_refused() -> None:
+def test_early_aggregation_of_an_unknown_source_is_refused() -> None:
     with pytest.raises(PlanError, match="not a source"):
-        shown("SELECT COUNT(*) AS n FROM a [LANDMARK]", ("z",), a={"ts": [1]})
+        collect_shown_rows("SELECT COUNT(*) AS n FROM a [LANDMARK]", ("z",), a={"ts": [1]})
 
 
 def test_a_join_has_nothing_to_aggregate_early() -> None:

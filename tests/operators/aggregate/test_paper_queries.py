@@ -39,8 +39,8 @@ AND p.state= “VT”
 GROUP BY a.auctionID;
 """
 
-# The paper puts this one in words: the monthly total calling time on international calls made from each number of an
-# area code.
+# The paper describes this query in prose: the monthly total calling time on international calls made from each number
+# of an area code.
 TELEPHONE = """
 SELECT s.number, SUM(c.seconds) AS total
 FROM Calls AS c [RANGE 30 DAYS], Subscribers AS s

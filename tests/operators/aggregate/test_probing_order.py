@@ -1,4 +1,4 @@
-"""Which input a change probes first, where no plan says."""
+"""The input that a change probes first, if the plan does not say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCES = {name: wm.stream(TABLE, time="ts") for name in "abc"}
         (wm.plan(early=["c"], order=["a", "b", "c"]), "bc"),
     ],
 )
-def test_what_is_aggregated_early_comes_first(plan: wm.Plan, order: str) -> None:
+def test_inputs_aggregated_early_are_probed_first(plan: wm.Plan, order: str) -> None:
     config = build_aggregate_config(bind_query(QUERY, SOURCES), plan)
     assert "".join(config.inputs[step.target].alias for step in config.join.orders[0]) == order
     rows, default = (sorted(map(repr, wm.collect(QUERY, SOURCES, each).to_pylist())) for each in (plan, wm.plan()))

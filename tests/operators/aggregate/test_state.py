@@ -1,4 +1,4 @@
-"""State between batches: as large as the windows, the same through bytes, and refused where it is not one's own."""
+"""State between batches: as large as the windows, the same after serialization, and refused for a different query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch(number: int) -> dict[str, pa.Table]:
     return {"a": table, "b": table}
 
 
-def test_state_does_not_grow_with_values_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_does_not_grow_with_expired_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "MAX_GARBAGE", 50)
     monkeypatch.setattr(tables, "_GARBAGE_ROWS", 50)
     run, sizes = running(), list[int]()
@@ -40,14 +40,14 @@ def test_state_does_not_grow_with_values_that_are_gone(monkeypatch: pytest.Monke
     assert run.state.result.group_numbering.used < 300
 
 
-def test_a_run_goes_on_from_bytes() -> None:
+def test_a_run_resumes_from_bytes() -> None:
     one, other = running(), running()
     for number in range(5):
         other.state = deserialize_state(other.config, serialize_state(other.state))
         assert one.advance(batch(number)) == other.advance(batch(number))
 
 
-def test_bytes_of_another_query_are_refused() -> None:
+def test_bytes_of_a_different_query_are_refused() -> None:
     run = running()
     other = running("SELECT COUNT(*) AS n FROM a [LANDMARK]", ())
     with pytest.raises(InputError, match="belongs to a different query"):

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from tests.operators.aggregate.test_shed import rounded, streams_of, tables_of
-from tests.operators.aggregate.test_showing import emitted
+from tests.operators.aggregate.test_emitted_groups import collect_emitted_rows
+from tests.operators.aggregate.test_shed_aggregation import round_rows, streams_of, tables_of
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
@@ -26,22 +26,24 @@ def test_a_group_is_emitted_at_the_time_of_its_rows_and_once_more_when_it_is_emp
     #  µs   1    2        4
     #  p    3    5+6
     #  q                  7
-    found = emitted(COUNTS.format(1), s=_rows((1, "p", 3), (2, "p", 5), (2, "p", 6), (4, "q", 7)))
+    found = collect_emitted_rows(COUNTS.format(1), s=_rows((1, "p", 3), (2, "p", 5), (2, "p", 6), (4, "q", 7)))
     assert found == [(1, "p", 1, 3), (2, "p", 2, 11), (3, "p", 0, None), (4, "q", 1, 7)]
 
 
-def test_rows_between_two_instants_of_evaluation_are_never_seen() -> None:
+def test_rows_between_two_evaluation_instants_are_never_seen() -> None:
     #  EVERY 10: 10 and 20 are seen, 5, 11 and 19 are not
-    found = emitted(COUNTS.format(10), s=_rows((5, "p", 1), (10, "p", 2), (11, "p", 3), (19, "p", 4), (20, "q", 5)))
+    found = collect_emitted_rows(
+        COUNTS.format(10), s=_rows((5, "p", 1), (10, "p", 2), (11, "p", 3), (19, "p", 4), (20, "q", 5))
+    )
     assert found == [(10, "p", 1, 2), (20, "p", 0, None), (20, "q", 1, 5)]
 
 
 def test_joined_rows_count_at_their_common_instant() -> None:
     #  µs               1    2    3
     #  a [RANGE 0]      1         1
-    #  b [RANGE 1]      1                  seen by a at 1; gone at 3
+    #  b [RANGE 1]      1                  seen by a at 1; expired at 3
     query = "SELECT COUNT(*) AS n FROM a [RANGE 0 SECONDS], b [RANGE 1 MICROSECOND] WHERE a.k = b.k EVERY 1 MICROSECOND"
-    assert emitted(query, a={"ts": [1, 3], "k": [1, 1]}, b={"ts": [1], "k": [1]}) == [(1, 1), (2, 0)]
+    assert collect_emitted_rows(query, a={"ts": [1, 3], "k": [1, 1]}, b={"ts": [1], "k": [1]}) == [(1, 1), (2, 0)]
 
 
 def test_without_every_a_batch_shows_the_rows_of_the_watermark() -> None:
@@ -69,6 +71,6 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
             .collect()
             .to_pylist()
         )
-        assert rounded(estimated) == rounded(exact), f"seed {seed}"
+        assert round_rows(estimated) == round_rows(exact), f"seed {seed}"
         shown += len(exact)
     assert shown

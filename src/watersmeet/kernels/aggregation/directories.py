@@ -168,7 +168,7 @@ def intern_words(
 
 
 def intern_words_definition(known: dict[tuple[int, ...], int], words: list[tuple[int, ...]]) -> list[int]:
-    """Number rows of words in order of first appearance: the law of `intern_words`.
+    """Assign numbers to rows of words in order of first appearance: the law of `intern_words`.
 
     >>> intern_words_definition({}, [(7, 1), (7, 2), (7, 1)])
     [0, 1, 0]

@@ -83,7 +83,7 @@ def evaluate_least(node: Call, rows: EvaluationRows) -> Datum:
 
 
 def scatter(pieces: list[RowPiece]) -> Array:
-    """Assemble one array from pieces that together cover the rows 0, 1, 2, …
+    """Assemble one array from pieces that together cover the rows 0, 1, 2 and so on.
 
     >>> scatter([(np.array([2]), pa.array(["c"])), (np.array([0, 1]), pa.array(["a", "b"]))]).to_pylist()
     ['a', 'b', 'c']

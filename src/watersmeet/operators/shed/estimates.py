@@ -169,7 +169,7 @@ class SampledJoin:
 
 
 def _build_shared_term(combination: Int64s, group: Int64s, columns: Sequence[Int64s], factor: Floats) -> SharedRowTerm:
-    """Number the distinct choices of group and rows; all combinations of a choice have the same factor."""
+    """Assign numbers to the distinct choices of group and rows; all combinations of a choice have the same factor."""
     codes = group
     for column in columns:
         _, rows = np.unique(column, return_inverse=True)

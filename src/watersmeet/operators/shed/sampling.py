@@ -1,10 +1,9 @@
-"""Drop boxes: which rows of a stream are kept. The choice depends on a row's values alone, so every plan, batch split,
-host and replay keeps the same rows.
+"""Drop boxes: which rows of a stream are kept.
 
-A row is kept if `xxhash64(column, …, stream seed)`, as a signed number, is below a limit that rises with the share to
-keep. So a larger share keeps every row that a smaller one keeps. The stream seed combines the stream's name and the
-plan's seed, so streams with equal rows are sampled independently. Rows that are equal in every column are kept or shed
-together.
+The choice depends on a row's values alone, so every plan, batch split, host and replay keeps the same rows. A row is
+kept if `xxhash64(column, …, stream seed)`, as a signed number, is below a limit that rises with the share to keep. So a
+larger share keeps every row that a smaller one keeps. The stream seed combines the stream's name and the plan's seed,
+so streams with equal rows are sampled independently. Rows that are equal in every column are kept or shed together.
 
 References: Ayad, Naughton, section 5, observation 3: it is enough to drop at the sources.
 """

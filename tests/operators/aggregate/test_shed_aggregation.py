@@ -1,6 +1,4 @@
-"""Aggregates over a shed join: with nothing shed they are the exact ones, with rows shed the intervals cover them as
-often as they say.
-"""
+"""Aggregates over a shed join: exact if nothing is shed, otherwise covered by their intervals as often as promised."""
 
 from __future__ import annotations
 
@@ -18,7 +16,8 @@ from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
 GROUPED = """
-    SELECT a.g AS g, COUNT(*) AS n, COUNT(a.x) AS present, SUM(a.x) AS total, AVG(b.y) AS mean, MIN(b.y) AS low, MAX(a.x) AS high
+    SELECT a.g AS g, COUNT(*) AS n, COUNT(a.x) AS present, SUM(a.x) AS total,
+           AVG(b.y) AS mean, MIN(b.y) AS low, MAX(a.x) AS high
     FROM a [RANGE 40 MICROSECONDS], b [{window}] WHERE a.k = b.k GROUP BY a.g {every}
 """
 WHOLE = """
@@ -57,7 +56,7 @@ def streams_of(rng: Random, tables: Tables) -> dict[str, wm.Stream | wm.Relation
     return {name: wm.stream(parts[name], time="ts", lateness="1 millisecond") for name in tables}
 
 
-def rounded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def round_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     shown = [{name: value for name, value in row.items() if not name.endswith(("_stderr", "_bound"))} for row in rows]
     return sorted(
         (tuple(round(float(v), 9) if isinstance(v, int | float) else v for v in row.values()) for row in shown), key=str
@@ -77,7 +76,7 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
             .collect()
             .to_pylist()
         )
-        assert rounded(estimated) == rounded(exact), f"seed {seed}"
+        assert round_rows(estimated) == round_rows(exact), f"seed {seed}"
         assert all((row[f"{name}_stderr"] or 0) == 0 for row in estimated for name in ("n", "total", "mean"))
 
 
@@ -110,14 +109,14 @@ def test_over_a_thousand_seeds_the_intervals_cover_the_truth_in_93_to_97_percent
         assert sums[name] == pytest.approx(1, abs=0.01), f"{name} is not unbiased"
 
 
-def test_shed_aggregates_have_their_error_beside_them_and_the_ledger_closes() -> None:
+def test_shed_aggregates_come_with_their_error_and_the_ledger_balances() -> None:
     streams = streams_of(Random(3), tables_of(Random(3), 200, 1000, 5))
     query = GROUPED.format(window="RANGE 25 MICROSECONDS", every="EVERY 50 MICROSECONDS")
     run = wm.run(query, streams, plan=wm.plan(drop={"a": 0.3}))
     table = run.collect()
     assert table.column_names == [
-        "g", "n", "n_stderr", "present", "present_stderr", "total", "total_stderr", "mean", "mean_stderr", "low", "low_bound", "high",
-        "high_bound", "as_of",
+        "g", "n", "n_stderr", "present", "present_stderr", "total", "total_stderr", "mean", "mean_stderr",
+        "low", "low_bound", "high", "high_bound", "as_of",
     ]  # fmt: skip
     assert {row["high_bound"] for row in table.to_pylist()} == {"at least"}
     assert any(row["n"] == 0 and row["total"] is None for row in table.to_pylist()), (
@@ -138,7 +137,7 @@ def test_having_and_expressions_read_the_estimates() -> None:
     assert all(row["n"] > 10 and isinstance(row["more"], int) for row in rows)
 
 
-def test_what_cannot_be_estimated_is_refused() -> None:
+def test_aggregates_that_cannot_be_estimated_are_refused() -> None:
     streams = {name: wm.stream(table, time="ts") for name, table in tables_of(Random(5), 50, 100, 5).items()}
     drop = wm.plan(drop={"a": 0.5})
     with pytest.raises(PlanError, match="would hold as many rows as before"):

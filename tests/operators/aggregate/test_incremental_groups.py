@@ -1,4 +1,4 @@
-"""Groups over growing directories: a job that is stopped after every file shows the same groups as one that is not."""
+"""Groups over growing directories: a job that stops after every file emits the same groups as one that does not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 
 SECOND = 1_000_000
-FAR_S = 60  # a last row on each side, so that the watermark passes everything before it
+FAR_S = 60  # a last row per input, so that the watermark passes all earlier rows
 
 TILES = "SELECT COUNT(*) AS n FROM a [TUMBLE 4 SECONDS], b [TUMBLE 4 SECONDS] WHERE a.k = b.k EVERY 4 SECONDS"
 HIDDEN = """SELECT a.k, MAX(b.v) AS m FROM a [TUMBLE 4 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k
@@ -27,7 +27,7 @@ HIDDEN = """SELECT a.k, MAX(b.v) AS m FROM a [TUMBLE 4 SECONDS], b [RANGE 3 SECO
 
 
 @pytest.mark.parametrize("query", [TILES, HIDDEN])
-def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_path: Path, query: str) -> None:
+def test_a_job_stopped_after_every_file_emits_the_oracles_groups(tmp_path: Path, query: str) -> None:
     files = {
         name: [*(rows(name, 5 * n, 5 * n + 6) for n in range(4)), rows(name, FAR_S, FAR_S + 1)] for name in ("a", "b")
     }

@@ -25,10 +25,13 @@ MAX_OF_SEVERAL = "SELECT s.k, MAX(s.price) AS m FROM s [LANDMARK] GROUP BY s.k H
 MAX_OF_PAIRS = (
     "SELECT s.k, MAX(s.price) AS m FROM s [RANGE 2 MICROSECONDS] GROUP BY s.k HAVING COUNT(*) = 2 EVERY 1 MICROSECOND"
 )
-SEVERAL = "SELECT s.k, COUNT(*) AS n, SUM(s.price) AS total FROM s [RANGE 2 MICROSECONDS] GROUP BY s.k HAVING {} EVERY 1 MICROSECOND"
+SEVERAL = (
+    "SELECT s.k, COUNT(*) AS n, SUM(s.price) AS total FROM s [RANGE 2 MICROSECONDS] "
+    "GROUP BY s.k HAVING {} EVERY 1 MICROSECOND"
+)
 
 
-def emitted(query: str, **timelines: Timeline) -> list[Row]:
+def collect_emitted_rows(query: str, **timelines: Timeline) -> list[Row]:
     """Return the rows that the engine emits, `as_of` first, and check them against the oracle."""
     tables = {name: pa.table(dict(timeline)) for name, timeline in timelines.items()}
     sources = _sources(tables)
@@ -54,61 +57,67 @@ def _rows(table: pa.Table) -> list[Row]:
 def test_a_group_that_starts_to_satisfy_having_is_emitted_although_no_displayed_value_changed() -> None:
     #  µs      1   2   3
     #  price   5   3   4      at 2 there are two rows, and the largest price is still 5
-    assert emitted(MAX_OF_SEVERAL, s={"ts": [1, 2, 3], "k": ["x"] * 3, "price": [5, 3, 4]}) == [(2, "x", 5)]
+    assert collect_emitted_rows(MAX_OF_SEVERAL, s={"ts": [1, 2, 3], "k": ["x"] * 3, "price": [5, 3, 4]}) == [
+        (2, "x", 5)
+    ]
 
 
 def test_a_group_that_stops_satisfying_having_emits_nothing() -> None:
     #  µs      1   2   3          at 3 three rows: HAVING is false
     query = "SELECT s.k, MAX(s.price) AS m FROM s [LANDMARK] GROUP BY s.k HAVING COUNT(*) = 2 EVERY 1 MICROSECOND"
-    assert emitted(query, s={"ts": [1, 2, 3, 4], "k": ["x"] * 4, "price": [5, 3, 9, 9]}) == [(2, "x", 5)]
+    assert collect_emitted_rows(query, s={"ts": [1, 2, 3, 4], "k": ["x"] * 4, "price": [5, 3, 9, 9]}) == [(2, "x", 5)]
 
 
 def test_a_group_that_satisfies_having_again_is_emitted_with_the_same_row_again() -> None:
     #  µs      1   2   3   4   5
     #  price   5       5   5   5      [RANGE 2]: two rows at 3 and 4, three at 5, two at 6
-    found = emitted(MAX_OF_PAIRS, s={"ts": [1, 3, 4, 5, 9], "k": ["x"] * 5, "price": [5] * 5})
+    found = collect_emitted_rows(MAX_OF_PAIRS, s={"ts": [1, 3, 4, 5, 9], "k": ["x"] * 5, "price": [5] * 5})
     assert found == [(3, "x", 5), (6, "x", 5)]
 
 
 def test_a_shown_group_is_emitted_only_when_its_row_changes() -> None:
-    found = emitted(MAX_OF_SEVERAL, s={"ts": [1, 2, 3, 4, 5], "k": ["x"] * 5, "price": [5, 3, 5, 6, 6]})
+    found = collect_emitted_rows(MAX_OF_SEVERAL, s={"ts": [1, 2, 3, 4, 5], "k": ["x"] * 5, "price": [5, 3, 5, 6, 6]})
     assert found == [(2, "x", 5), (4, "x", 6)]
 
 
 def test_instants_at_which_nothing_changes_keep_a_group_shown() -> None:
     #  two rows at 1 and 2; from 3 to 999 nothing happens; the third row at 1000 changes no displayed value
-    assert emitted(MAX_OF_SEVERAL, s={"ts": [1, 2, 1000], "k": ["x"] * 3, "price": [5, 3, 4]}) == [(2, "x", 5)]
+    assert collect_emitted_rows(MAX_OF_SEVERAL, s={"ts": [1, 2, 1000], "k": ["x"] * 3, "price": [5, 3, 4]}) == [
+        (2, "x", 5)
+    ]
 
 
 @pytest.mark.parametrize("having", ["COUNT(*) > 0", "SUM(s.price) IS NOT NULL", "SUM(s.price) > 0"])
 def test_a_shown_group_that_empties_is_emitted_once_more_although_having_is_false_of_the_empty_row(having: str) -> None:
-    found = emitted(SEVERAL.format(having), s={"ts": [1, 9], "k": ["x", "y"], "price": [5, 7]})
+    found = collect_emitted_rows(SEVERAL.format(having), s={"ts": [1, 9], "k": ["x", "y"], "price": [5, 7]})
     assert found == [(1, "x", 1, 5), (4, "x", 0, None), (9, "y", 1, 7)]
 
 
 def test_a_shown_group_that_empties_is_emitted_once_more_where_having_is_true_of_the_empty_row() -> None:
-    found = emitted(SEVERAL.format("COUNT(*) < 2"), s={"ts": [1, 9], "k": ["x", "y"], "price": [5, 7]})
+    found = collect_emitted_rows(SEVERAL.format("COUNT(*) < 2"), s={"ts": [1, 9], "k": ["x", "y"], "price": [5, 7]})
     assert found == [(1, "x", 1, 5), (4, "x", 0, None), (9, "y", 1, 7)]
 
 
 @pytest.mark.parametrize("having", ["COUNT(*) <> 1", "SUM(s.price) IS NULL"])
 def test_an_empty_group_that_was_not_shown_emits_nothing_although_having_is_true_of_the_empty_row(having: str) -> None:
-    assert emitted(SEVERAL.format(having), s={"ts": [1, 9], "k": ["x", "y"], "price": [5, 7]}) == []
+    assert collect_emitted_rows(SEVERAL.format(having), s={"ts": [1, 9], "k": ["x", "y"], "price": [5, 7]}) == []
 
 
 def test_a_group_that_stopped_satisfying_having_before_it_emptied_emits_nothing_more() -> None:
     #  µs   1   2   3   4   5
     #  x    x   x             two rows at 2, one at 4 (not shown), none at 5
     query = SEVERAL.format("COUNT(*) > 1")
-    assert emitted(query, s={"ts": [1, 2, 9], "k": ["x", "x", "y"], "price": [5, 5, 5]}) == [(2, "x", 2, 10)]
+    assert collect_emitted_rows(query, s={"ts": [1, 2, 9], "k": ["x", "x", "y"], "price": [5, 5, 5]}) == [
+        (2, "x", 2, 10)
+    ]
 
 
 def test_a_query_without_group_by_has_one_group_that_having_shows_or_not() -> None:
     query = "SELECT MAX(s.price) AS m FROM s [RANGE 3 MICROSECONDS] HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
     #  µs      1   2        9      at 2 two rows, at 5 one, at 6 none
-    assert emitted(query, s={"ts": [1, 2, 9], "price": [5, 3, 4]}) == [(2, 5)]
+    assert collect_emitted_rows(query, s={"ts": [1, 2, 9], "price": [5, 3, 4]}) == [(2, 5)]
     #  both rows leave at once: the group was shown and is empty
-    assert emitted(query, s={"ts": [2, 2, 9], "price": [5, 3, 4]}) == [(2, 5), (6, None)]
+    assert collect_emitted_rows(query, s={"ts": [2, 2, 9], "price": [5, 3, 4]}) == [(2, 5), (6, None)]
 
 
 def test_evaluation_after_every_row_shows_a_group_that_starts_to_satisfy_having() -> None:
@@ -130,7 +139,9 @@ def test_without_every_each_batch_shows_the_groups_that_satisfy_having_at_its_wa
 def test_an_output_that_fails_counts_only_where_its_group_is_shown() -> None:
     query = "SELECT s.k, MAX(s.price) + 1 AS n FROM s [LANDMARK] GROUP BY s.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
     largest = 2**63 - 1
-    assert emitted(query, s={"ts": [1, 2, 3], "k": ["x", "y", "y"], "price": [largest, 7, 8]}) == [(3, "y", 9)]
+    assert collect_emitted_rows(query, s={"ts": [1, 2, 3], "k": ["x", "y", "y"], "price": [largest, 7, 8]}) == [
+        (3, "y", 9)
+    ]
     with pytest.raises(WatersmeetError, match="overflow"):
         wm.collect(query, _sources({"s": pa.table({"ts": [1, 2], "k": ["x", "x"], "price": [largest, 7]})}))
 
@@ -147,8 +158,8 @@ def test_the_batches_and_a_restart_between_them_change_nothing() -> None:
     table = pa.table(
         {"ts": times, "k": ["x", "y", "x", "x", "y", "y", "x", "y", "x"], "price": [5, 1, 3, 5, 1, 1, 5, 2, 2]}
     )
-    query = """SELECT s.k, MAX(s.price) AS m FROM s [RANGE 4 MILLISECONDS] GROUP BY s.k HAVING COUNT(*) = 2 OR SUM(s.price) > 12
-               EVERY 1 MILLISECOND"""
+    query = """SELECT s.k, MAX(s.price) AS m FROM s [RANGE 4 MILLISECONDS]
+               GROUP BY s.k HAVING COUNT(*) = 2 OR SUM(s.price) > 12 EVERY 1 MILLISECOND"""
     whole = _rows(wm.collect(query, _sources({"s": table})))
     assert whole
     for cuts in (cut for size in range(1, 4) for cut in combinations(range(1, len(times)), size)):

@@ -1,4 +1,4 @@
-"""Drop boxes: who is kept is decided by a row's values and the stream's name, and a larger share keeps more."""
+"""Drop boxes: a row's values and the stream's name decide whether it is kept, and a larger share keeps more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_larger_share_keeps_every_row_that_a_smaller_one_keeps(one: float, oth
     assert not (few & ~many).any()
 
 
-def test_the_share_kept_is_the_share_asked_for() -> None:
+def test_the_kept_share_is_the_requested_share() -> None:
     for keep in (0.0, 0.01, 0.3, 0.999, 1.0):
         kept = DropBox("s", keep, seed=3).select_kept(ROWS).mean()
         assert kept == pytest.approx(keep, abs=5 * (keep * (1 - keep) / ROWS.num_rows) ** 0.5 + 1e-12)
@@ -49,7 +49,7 @@ def test_chunks_and_slices_do_not_matter(cuts: list[int]) -> None:
     assert [identity for piece in pieces for identity in hash_rows(piece)] == whole.tolist()
 
 
-def test_columns_with_maps_are_no_part_of_the_identity() -> None:
+def test_columns_with_maps_are_excluded_from_the_identity() -> None:
     maps = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64()))
     assert not is_part_of_identity(maps.type)
     assert not is_part_of_identity(pa.list_(maps.type))
@@ -64,7 +64,7 @@ def test_columns_with_maps_are_no_part_of_the_identity() -> None:
         ({"a": 1.5}, "is between 0 and 1"),
     ],
 )
-def test_drop_rates_that_cannot_be_are_refused(drop: dict[str, float], reason: str) -> None:
+def test_impossible_drop_rates_are_refused(drop: dict[str, float], reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         wm.collect(SELF_JOIN, {"s": wm.stream(ROWS, time="ts")}, plan=wm.plan(drop=drop))
 
