@@ -308,9 +308,9 @@ def _build_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions:
         for packer in packers
     }
     buckets = len(packers[0].labels)
-    spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
+    shuffle = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
     grid = {"the grid of its buckets": _format_grid(bound, packers[0].grid)} if buckets > 1 else {}
-    return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **grid, **columns}
+    return {"the query": str(bound.query), **times, **shuffle, "the number of buckets": str(buckets), **grid, **columns}
 
 
 def _format_grid(bound: BoundQuery, grid: BucketGrid) -> str:

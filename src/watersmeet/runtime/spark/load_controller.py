@@ -129,11 +129,13 @@ class LoadController:
         recent = [controller for batch, controller in self._controllers if batch >= since]
         if not recent:
             raise PlanError("no batch was measured yet")
-        most = [
+        estimates = [
             (each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.headroom_share()))
             for each in recent
         ]
-        return sum(whole for whole, _ in most) / len(most), sum(safe for _, safe in most) / len(most)
+        return sum(whole for whole, _ in estimates) / len(estimates), sum(safe for _, safe in estimates) / len(
+            estimates
+        )
 
     def _follow(self, query: Any, await_termination: Callable[[float], bool | None]) -> None:
         while query.isActive:

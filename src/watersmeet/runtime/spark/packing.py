@@ -193,15 +193,15 @@ class _SelectedRows:
     def by_cell(self, grid: BucketGrid) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows by the first cell they go to."""
         payload = self.table.select(list(self.source.columns))
-        whole = self.rows.size == self.times.size
+        all_selected = self.rows.size == self.times.size
         if not any(self.source.number in axis.members for axis in grid.axes):
-            rows = payload if whole else payload.take(pa.array(self.rows))
+            rows = payload if all_selected else payload.take(pa.array(self.rows))
             if rows.num_rows:
                 yield 0, rows
             return
         cells = self._cells(grid)
         order = np.argsort(cells.astype(np.int16) if grid.cells < 2**15 else cells, kind="stable")
-        sorted_rows = payload.take(pa.array(order if whole else self.rows[order]))
+        sorted_rows = payload.take(pa.array(order if all_selected else self.rows[order]))
         counts = np.bincount(cells, minlength=grid.cells)
         starts = np.concatenate([[0], np.cumsum(counts)])
         for cell in np.flatnonzero(counts).tolist():

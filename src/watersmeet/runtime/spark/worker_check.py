@@ -115,7 +115,7 @@ def explain_failure(text: str, python: str) -> InputError | None:
 def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
     tasks = max(1, min(context.defaultParallelism, MAX_TASKS))
     try:
-        found = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
+        described = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
     except (PySparkException, Py4JJavaError) as error:
         explained = explain_failure(str(error), str(context.pythonExec))
         if explained is None:
@@ -123,7 +123,8 @@ def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
         raise explained from error
     return tuple(
         dict.fromkeys(
-            WorkerPython(executable, version, problem, tuple(local)) for executable, version, problem, local in found
+            WorkerPython(executable, version, problem, tuple(local))
+            for executable, version, problem, local in described
         )
     )
 
