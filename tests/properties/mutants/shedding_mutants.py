@@ -241,7 +241,7 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_allocated_pairs,
     ),
     (
-        single_patch_mutant("feasibility judged by the join", api, "_explained", _judged_by_the_join),
+        single_patch_mutant("feasibility judged by the join", api, "_explain", _judged_by_the_join),
         checks.check_budgets,
     ),
     (
