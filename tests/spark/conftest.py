@@ -25,7 +25,7 @@ def _stop_session_at_the_end() -> Iterator[None]:
 def spark(_stop_session_at_the_end: None) -> SparkSession:
     """Return the active session, or a new one: a test may stop the session."""
     settings: dict[str, Any] = {
-        "spark.master": "local[2,4]",
+        "spark.master": "local[2,2]",
         "spark.sql.shuffle.partitions": 2,
         "spark.driver.extraJavaOptions": QUICK_TO_START,
     }
