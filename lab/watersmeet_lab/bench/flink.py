@@ -49,6 +49,7 @@ _SQL_TYPES = {
     pa.string(): "STRING",
     pa.bool_(): "BOOLEAN",
 }
+_TILE_COLUMNS = ("window_start", "window_end")
 
 
 class FlinkUnavailableError(WatersmeetError):
@@ -183,9 +184,6 @@ def _failure_reason(failed: OSError | subprocess.CalledProcessError) -> str:
         lines = failed.stderr.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"pip exited with {failed.returncode}"
     return str(failed)
-
-
-_TILE_COLUMNS = ("window_start", "window_end")
 
 
 def flink_select(join: PortableJoin) -> str:

@@ -31,6 +31,10 @@ CATEGORIES = 5
 ACTIVE_PEOPLE, OPEN_AUCTIONS = 1_000, 100
 _NAMES = ("Ada", "Boris", "Chen", "Dana", "Emil", "Fatou", "Goran", "Hana")
 _STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
+WINDOW_US = 10 * SECOND_US
+TILE_US = SECOND_US
+#: Look-back for auctions of the bidder. It is short because the hot seller opens most auctions.
+LISTING_WINDOW_US = 1_000
 
 Ints = NDArray[np.int64]
 
@@ -136,12 +140,6 @@ def _choose_words(words: tuple[str, ...], rng: np.random.Generator, rows: int) -
     return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(
         pa.string()
     )
-
-
-WINDOW_US = 10 * SECOND_US
-TILE_US = SECOND_US
-#: Look-back for auctions of the bidder. It is short because the hot seller opens most auctions.
-LISTING_WINDOW_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ SLOW_FACTOR = 3.0
 
 #: Number of fastest plans that are measured again, in turns with the chosen one: regret is a ratio of two of them.
 FINALISTS = 6
+#: Limits that the suite must meet.
+MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +157,6 @@ def _run_plan(
     results += run.advance(rounds[-1], last=True)
     seconds = time.process_time() - start
     return pa.Table.from_batches(results, run.config.result), seconds
-
-
-#: Limits that the suite must meet.
-MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
 
 
 def format_regret(found: Regret) -> str:

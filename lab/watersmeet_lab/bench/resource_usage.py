@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _STATUS_FILE = Path("/proc/self/status")
 _CLEAR_REFS_FILE = Path("/proc/self/clear_refs")
+_SAMPLE_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,6 @@ def _memory_bytes(field: str) -> int:
 def _reset_peak_memory() -> None:
     if _CLEAR_REFS_FILE.exists():
         _CLEAR_REFS_FILE.write_text("5")
-
-
-_SAMPLE_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)

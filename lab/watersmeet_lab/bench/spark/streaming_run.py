@@ -24,6 +24,21 @@ from watersmeet_lab.bench.resource_usage import watch_peak_memory
 from watersmeet_lab.bench.results import SystemResult
 
 _ROW_COUNT, _CHECKSUM = "rows", "checksum"
+#: Share of the machine's memory for Java; workers, other peers and the expected rows need the rest.
+HEAP_SHARE = 0.5
+#: Phases of a batch by metric. Reading files and packing them is one task, so they share one time.
+TASK_PHASES = {
+    "scan and pack": "pack_us",
+    "ingest": "take_us",
+    "state read": "state_read_us",
+    "kernel": "join_us",
+    "state write": "state_write_us",
+}
+#: Other parts of a trigger, as Spark names them.
+TRIGGER_PHASES = {
+    "planning": ("latestOffset", "getBatch", "queryPlanning"),
+    "logs and commit": ("walCommit", "commitOffsets", "commitBatch"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +120,10 @@ def _state_store_bytes(store: Any) -> int:
     return int(store["memoryUsedBytes"]) + int(store["customMetrics"].get("rocksdbSstFileSize", 0))
 
 
-#: Share of the machine's memory for Java; workers, other peers and the expected rows need the rest.
-HEAP_SHARE = 0.5
-
-
 def benchmark_session() -> SparkSession:
     """Return a local session with half of the machine's memory; an active session is returned unchanged."""
     settings: dict[str, Any] = {"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP_SHARE) >> 20}m"}
     return local_session(**settings)
-
-
-#: Phases of a batch by metric. Reading files and packing them is one task, so they share one time.
-TASK_PHASES = {
-    "scan and pack": "pack_us",
-    "ingest": "take_us",
-    "state read": "state_read_us",
-    "kernel": "join_us",
-    "state write": "state_write_us",
-}
-#: Other parts of a trigger, as Spark names them.
-TRIGGER_PHASES = {
-    "planning": ("latestOffset", "getBatch", "queryPlanning"),
-    "logs and commit": ("walCommit", "commitOffsets", "commitBatch"),
-}
 
 
 def mean_phase_seconds(ran: SparkRunResult) -> dict[str, float]:

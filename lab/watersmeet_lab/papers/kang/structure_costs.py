@@ -31,6 +31,7 @@ from watersmeet_lab.papers.exhibit import FigureLines, Table, figure_from_points
 BUCKET_ROWS, NODE_ROWS = 10, 100
 _SECOND_US = 1_000_000
 _KEYS = {A: draw_even_keys, B: draw_odd_keys}
+StructureWeights = dict[str, Structure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,6 @@ def _time_join(each: JoinCase, new: dict[int, Pane]) -> float:
     for _ in search(each.config, each.old, new, WorkCounters(2)):
         pass
     return time.process_time() - start
-
-
-StructureWeights = dict[str, Structure]
 
 
 def calibrate_structures(effort: Effort) -> StructureWeights:

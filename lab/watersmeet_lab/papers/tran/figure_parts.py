@@ -36,10 +36,17 @@ AXES = {
     "c": "rows per second of the first stream",
     "d": "join selectivity",
 }
-_LOG = ("b", "d")
+_LOG_PARTS = ("b", "d")
 
 #: Lines of a figure from the cost model, by part.
 ModelParts = dict[str, FigureLines]
+#: Plans closer than this count as equal: measurements vary by a few per cent.
+_TIE = 0.1
+#: Plans closer than this in the model count as equal there.
+_SAME = 0.001
+Inputs = tuple[Input, ...]
+#: Seconds between evaluations in the runs.
+_EVERY_S = 1.0
 
 
 def model_parts(modelled: Callable[[str], FigureLines]) -> ModelParts:
@@ -55,7 +62,7 @@ def plot_model_parts(number: int, title: str, parts: ModelParts) -> Plot:
             AXES[part],
             "cost per second",
             model_lines(figure),
-            log_x=part in _LOG,
+            log_x=part in _LOG_PARTS,
             log_y=True,
         )
         for part, figure in parts.items()
@@ -84,15 +91,6 @@ def format_ends(name: str, line: tuple[float, ...]) -> str:
     'LAP 1,000 to 2,500'
     """
     return f"{name} {line[0]:,.0f} to {line[-1]:,.0f}"
-
-
-#: Plans closer than this count as equal: measurements vary by a few per cent.
-_TIE = 0.1
-#: Plans closer than this in the model count as equal there.
-_SAME = 0.001
-_LOG_PARTS = ("b", "d")
-
-Inputs = tuple[Input, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +236,6 @@ def _vary_inputs(part: str, inputs: Inputs, value: float, other_rate: float) -> 
     if part == "c":
         return replace(first, rows_per_s=value), *(replace(each, rows_per_s=other_rate) for each in rest)
     return tuple(replace(each, selectivity=value) for each in inputs)
-
-
-#: Seconds between evaluations in the runs.
-_EVERY_S = 1.0
 
 
 def kernel_plan_costs(join: AggregationJoin) -> dict[str, float]:
