@@ -142,7 +142,7 @@ def _judged_by_the_join(explained: Original) -> Original:
 
     def explain_join_below(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
         about = explained(query, streams, stats, plan, budget, **knobs)
-        if "wishes" not in knobs or not about.bound.is_aggregation:
+        if "policy" not in knobs or not about.bound.is_aggregation:
             return about
         bound = bind(parse(query), {name: source.to_schema(name) for name, source in streams.items()})
         return explain_run(
@@ -150,7 +150,7 @@ def _judged_by_the_join(explained: Original) -> Original:
             streams,
             plan=plan,
             budget=budget,
-            wishes=knobs["wishes"],
+            wishes=knobs["policy"],
         )
 
     return explain_join_below
