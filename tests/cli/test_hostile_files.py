@@ -36,7 +36,7 @@ NOT_FILES: dict[str, Callable[[Path], Path]] = {
     "a named pipe": lambda folder: make_pipe(folder / "pipe.csv"),
     "a link to a named pipe": lambda folder: _link(folder / "link.csv", make_pipe(folder / "pipe")),
     "an endless device": lambda folder: Path("/dev/zero"),
-    "a directory": lambda folder: _made(folder / "folder.sql"),
+    "a directory": lambda folder: _make_directory(folder / "folder.sql"),
     "a loop of links": lambda folder: _link(folder / "loop.csv", folder / "loop.csv"),
     "a name that is too long": lambda folder: folder / ("x" * 5_000),
 }
@@ -51,7 +51,7 @@ def _link(path: Path, target: Path) -> Path:
     return path
 
 
-def _made(path: Path) -> Path:
+def _make_directory(path: Path) -> Path:
     path.mkdir()
     return path
 

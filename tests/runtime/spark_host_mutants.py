@@ -93,7 +93,7 @@ def _replace_plan(_: Original) -> Original:
 
 
 def _wrap_offsets(narrow: Original) -> Original:
-    def wrap_integers(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
+    def wrap_integers(field: pa.Field[Any], values: pa.Array[Any]) -> tuple[pa.Field[Any], pa.Array[Any]]:
         if values.type != pa.int64() or not len(values):
             return narrow(field, values)  # type: ignore[no-any-return]
         numbers = values.to_numpy()

@@ -160,7 +160,7 @@ def _three_runs_with_a_crash(
 def test_a_following_query_reads_new_files_until_it_is_stopped(
     tmp_path: Path, tables_of_files: dict[str, pa.Table]
 ) -> None:
-    stop, seen = threading.Event(), RowCounter()
+    stop, seen = threading.Event(), SeenRows()
     thread = threading.Thread(target=run_incremental, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
@@ -174,7 +174,7 @@ def test_a_following_query_reads_new_files_until_it_is_stopped(
     assert read_written_rows(tmp_path) == expected_rows(tables)
 
 
-class RowCounter:
+class SeenRows:
     """Rows of all batches so far; a test can wait for more of them."""
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ def test_a_file_with_another_schema_is_named_and_no_row_is_lost(
 
 
 def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
-    stop, seen = threading.Event(), RowCounter()
+    stop, seen = threading.Event(), SeenRows()
     thread = threading.Thread(target=run_incremental, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:

@@ -31,7 +31,7 @@ def b(kinds: str, values: list[float]) -> pa.Table:
     return pa.table({"ts": seconds(range(len(kinds))), "kind": list(kinds), "f": values})
 
 
-def seconds(values: Any) -> pa.Array:
+def seconds(values: Any) -> pa.Array[Any]:
     return pa.array([1_700_000_000 + value for value in values], pa.timestamp("s"))
 
 

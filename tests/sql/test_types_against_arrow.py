@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +33,7 @@ def bound(expr: Expr) -> Expr | None:
         return None
 
 
-def empty(kind: pa.DataType) -> pa.Array:
+def empty(kind: pa.DataType) -> pa.Array[Any]:
     return pa.array([], kind)
 
 

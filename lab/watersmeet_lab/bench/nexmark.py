@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -136,7 +137,7 @@ def _choose_recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_s
     return np.where(rng.random(newest.size) < hot_share, hot, spread)
 
 
-def _choose_words(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array:
+def _choose_words(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array[Any]:
     return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(
         pa.string()
     )

@@ -1,4 +1,4 @@
-"""Where our time goes on a workload: by kernel and operator when embedded, by phase of a batch on Spark."""
+"""Profile of our time by workload: by kernel and operator when embedded, by phase of a batch on Spark."""
 
 from __future__ import annotations
 

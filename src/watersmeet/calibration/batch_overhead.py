@@ -2,8 +2,8 @@
 
 Short runs of whole joins are measured, from empty windows to windows that slide. So merging panes and concatenating
 columns are part of the weights, at their usual frequency. The cost of the structures is already known. Least squares
-splits the rest over the quantities that differ between runs: rows per batch, matches per row, whether a predicate is
-evaluated on each row of `a`, whether rows are emitted.
+splits the rest over the quantities that differ between runs. These are rows per batch, matches per row, whether a
+predicate is evaluated on each row of `a`, and whether rows are emitted.
 
 The same method gives the costs of nested loops outside the structures: rows laid out, matches passed on, and batches.
 The cost of a predicate, of a probe in a small batch and of counting rows for a ROWS window is the extra time of a run

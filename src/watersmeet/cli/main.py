@@ -153,7 +153,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     relation: Relations = None,
     stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics, instead of data.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    all_plans: Annotated[bool, typer.Option("--all-plans", help="List every rejected plan.")] = False,
+    all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
     engine: Annotated[
         EngineName, typer.Option(help="Engine to plan for. Costs on Spark include the work of Spark itself.")
     ] = EngineName.EMBEDDED,
@@ -161,7 +161,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     headroom: Headroom = 0.0,
     memory: Memory = None,
 ) -> None:
-    """Show the plan, its predicted cost and the rejected plans, without running the query."""
+    """Show the plan, its predicted cost and the plans that lost, without running the query."""
     with exit_on_error():
         known = read_stats(stats) if stats is not None else {}
         sources = declare_sources(stream or [], relation or [])
@@ -232,7 +232,7 @@ def ui(
     stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics, instead of data.")] = None,
     port: Port = DEFAULT_PORT,
 ) -> None:
-    """Open the dashboard of a query: its plan, the rejected plans, and what-if questions about rates and windows."""
+    """Open the dashboard of a query: its plan, the plans that lost, and what-if questions about rates and windows."""
     from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
 
     with exit_on_error():

@@ -1,4 +1,4 @@
-"""Explanation in the form that the page shows: verdict, cards of the plan, rejected plans.
+"""Explanation in the form that the page shows: verdict, cards of the plan, plans that lost.
 
 The plan is drawn as cards: one per input, one per origin that probes, and one for the rows out. Every operator of the
 predicted cost is on exactly one card. Measured times are found by the operator names in `BatchMetrics`.
@@ -15,7 +15,7 @@ from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.planner.explain import Explanation, describe_profile
 from watersmeet.units import format_count, format_duration, format_rate
 
-#: Rejected plans in the list; the rest are only counted.
+#: Plans that lost in the list; the rest are only counted.
 MAX_LOSING_PLANS = 12
 
 

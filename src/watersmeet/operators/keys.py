@@ -6,6 +6,8 @@ Otherwise the codes are hashes, and the caller must compare the keys themselves 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,7 @@ def has_exact_codes(kind: pa.DataType) -> bool:
     return not (_is_bytes_like(kind) or _is_wide(kind))
 
 
-def encode_keys(keys: pa.Array) -> NDArray[np.int64]:
+def encode_keys(keys: pa.Array[Any]) -> NDArray[np.int64]:
     """Return one code per key.
 
     Keys are never null here: a null key matches nothing, so such rows were dropped earlier.
@@ -54,14 +56,14 @@ def _is_wide(kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _encode_floats(keys: pa.Array) -> NDArray[np.int64]:
+def _encode_floats(keys: pa.Array[Any]) -> NDArray[np.int64]:
     """Return the bits of each number, with a single NaN and a single zero."""
     values = keys.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # −0.0 + 0.0 is 0.0
     values[np.isnan(values)] = _CANONICAL_NAN
     return np.asarray(values).view(np.int64)
 
 
-def _encode_fixed_width(keys: pa.Array) -> NDArray[np.int64]:
+def _encode_fixed_width(keys: pa.Array[Any]) -> NDArray[np.int64]:
     kind = keys.type
     if pa.types.is_boolean(kind):
         keys = keys.cast(pa.int8())
@@ -75,7 +77,7 @@ def _encode_fixed_width(keys: pa.Array) -> NDArray[np.int64]:
     return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
 
 
-def _hash_bytes(keys: pa.Array) -> NDArray[np.int64]:
+def _hash_bytes(keys: pa.Array[Any]) -> NDArray[np.int64]:
     flat = keys.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
@@ -85,7 +87,7 @@ def _hash_bytes(keys: pa.Array) -> NDArray[np.int64]:
     return hash_slices(data, offsets)
 
 
-def _hash_wide_values(keys: pa.Array) -> NDArray[np.int64]:
+def _hash_wide_values(keys: pa.Array[Any]) -> NDArray[np.int64]:
     """Hash values of a fixed number of bytes.
 
     Both sides of an equality have the same type, so their bytes are equal exactly when their values are.
@@ -97,6 +99,6 @@ def _hash_wide_values(keys: pa.Array) -> NDArray[np.int64]:
     return hash_slices(np.ascontiguousarray(data) if data.size else np.zeros(1, np.uint8), offsets)
 
 
-def compare_keys(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+def compare_keys(left: pa.Array[Any], right: pa.Array[Any]) -> NDArray[np.bool_]:
     """Return row by row whether two keys are equal. Needed only for types whose codes are hashes."""
     return np.asarray(pc.equal(left, right).to_numpy(zero_copy_only=False), np.bool_)

@@ -8,6 +8,8 @@ lists of their entries in stored order.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 PartitionKey = tuple[str | None, ...]
 
 
-def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArray[np.int64]:
+def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array[Any]]) -> NDArray[np.int64]:
     """Return row numbers in ≺ order.
 
     >>> sort_stream_rows(np.array([5, 3, 5]), [pa.array(["b", "x", None])]).tolist()
@@ -30,7 +32,7 @@ def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array]) -> ND
     return np.lexsort([*(rank_values(column) for column in reversed(columns)), times_us])
 
 
-def rank_values(column: pa.Array) -> NDArray[np.int64]:
+def rank_values(column: pa.Array[Any]) -> NDArray[np.int64]:
     """Return numbers that compare as the column's values do: equal values share one, nulls are 0 and come first.
 
     >>> rank_values(pa.array([0.0, float("nan"), None, -0.0])).tolist()
@@ -51,7 +53,7 @@ def rank_values(column: pa.Array) -> NDArray[np.int64]:
     return _rank_scalars(column)
 
 
-def group_by_partition(columns: list[pa.Array], length: int) -> tuple[NDArray[np.int64], list[PartitionKey]]:
+def group_by_partition(columns: list[pa.Array[Any]], length: int) -> tuple[NDArray[np.int64], list[PartitionKey]]:
     """Return a PARTITION BY group number per row, and the values of each group.
 
     NULLs form one group, NaNs form one group, and −0.0 equals 0.0.
@@ -80,7 +82,7 @@ _LIST_TYPE_TESTS = (
 )
 
 
-def _to_plain_type(column: pa.Array) -> pa.Array:
+def _to_plain_type(column: pa.Array[Any]) -> pa.Array[Any]:
     """Return the same values in a type that Arrow's kernels order."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -105,18 +107,18 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _rank_lists(column: pa.Array) -> NDArray[np.int64]:
+def _rank_lists(column: pa.Array[Any]) -> NDArray[np.int64]:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return _rank_sequences(column, rank_values(column.flatten()), lengths)
 
 
-def _rank_structs(column: pa.Array) -> NDArray[np.int64]:
+def _rank_structs(column: pa.Array[Any]) -> NDArray[np.int64]:
     fields = [rank_values(field) for field in column.flatten()]
     codes = np.stack(fields, axis=1).reshape(-1) if fields else np.empty(0, np.int64)
     return _rank_sequences(column, codes, np.full(len(column), len(fields), np.int64))
 
 
-def _rank_sequences(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rank_sequences(column: pa.Array[Any], codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rank rows by the sequences of their elements' codes; `lengths` gives the number of elements per row.
 
     Codes are not negative and have eight bytes each, highest byte first. So their bytes compare as the sequences do.
@@ -130,7 +132,7 @@ def _rank_sequences(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray
     return ranks
 
 
-def _rank_scalars(column: pa.Array) -> NDArray[np.int64]:
+def _rank_scalars(column: pa.Array[Any]) -> NDArray[np.int64]:
     encoded = column.dictionary_encode()
     # Strings sort by their UTF-8 bytes, which is code point order.
     place = np.empty(len(encoded.dictionary), np.int64)
@@ -144,7 +146,7 @@ def _rank_scalars(column: pa.Array) -> NDArray[np.int64]:
     return codes
 
 
-def _rank_floats(column: pa.Array) -> NDArray[np.int64]:
+def _rank_floats(column: pa.Array[Any]) -> NDArray[np.int64]:
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     values = column.fill_null(0).cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
     distinct = np.unique(values[valid])  # sorted, one NaN at the end
@@ -153,7 +155,7 @@ def _rank_floats(column: pa.Array) -> NDArray[np.int64]:
     return np.asarray(codes, np.int64)
 
 
-def _partition_values(column: pa.Array) -> list[str | None]:
+def _partition_values(column: pa.Array[Any]) -> list[str | None]:
     """Return each value as text. The mapping is injective within a column, because a column has one type."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

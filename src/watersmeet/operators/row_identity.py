@@ -55,7 +55,7 @@ def is_part_of_identity(kind: pa.DataType) -> bool:
     return pa.types.is_null(kind) or any(test(kind) for test, _ in _HASHES)
 
 
-def hash_column(hashes: Int64s, values: pa.Array) -> None:
+def hash_column(hashes: Int64s, values: pa.Array[Any]) -> None:
     """Add one column to the hash of every row, in place."""
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -72,7 +72,7 @@ def hash_column(hashes: Int64s, values: pa.Array) -> None:
         next(hash_values for test, hash_values in _HASHES if test(kind))(hashes, values, present)
 
 
-def _hash_struct_fields(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_struct_fields(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     rows = np.flatnonzero(present)
     part = np.ascontiguousarray(hashes[rows])
     for field in values.take(pa.array(rows)).flatten():
@@ -80,7 +80,7 @@ def _hash_struct_fields(hashes: Int64s, values: pa.Array, present: Bools) -> Non
     hashes[rows] = part
 
 
-def _hash_list_elements(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_list_elements(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     """Hash the first elements of all lists, then the second elements, and so on."""
     lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     for place in range(int(lengths.max())):
@@ -90,27 +90,27 @@ def _hash_list_elements(hashes: Int64s, values: pa.Array, present: Bools) -> Non
         hashes[rows] = part
 
 
-def _hash_int32_values(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_int32_values(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     hash_int32s(hashes, _to_numbers(values, pa.int32()), present)
 
 
-def _hash_int64_values(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_int64_values(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     hash_int64s(hashes, _to_numbers(values, pa.int64()), present)
 
 
-def _hash_uint64_values(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_uint64_values(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     _hash_decimals(hashes, values.cast(pa.decimal128(20, 0)), present)
 
 
-def _hash_booleans(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_booleans(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     _hash_int32_values(hashes, values.cast(pa.int8()), present)
 
 
-def _hash_floats(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_floats(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     hash_int32s(hashes, _normalize_floats(_to_numbers(values, pa.float32())).view(np.int32), present)
 
 
-def _hash_doubles(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_doubles(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     hash_int64s(hashes, _normalize_floats(_to_numbers(values, pa.float64())).view(np.int64), present)
 
 
@@ -121,23 +121,23 @@ def _normalize_floats(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _hash_dates(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_dates(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     _hash_int32_values(hashes, values.cast(pa.date32()).view(pa.int32()), present)
 
 
-def _hash_timestamps(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_timestamps(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     ticks, unit = _to_numbers(values.view(pa.int64()), pa.int64()), values.type.unit
     hash_int64s(
         hashes, ticks // 1_000 if unit == "ns" else ticks * {"s": 1_000_000, "ms": 1_000, "us": 1}[unit], present
     )
 
 
-def _hash_times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_times(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     ticks = _to_numbers(values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()), pa.int64())
     hash_int64s(hashes, ticks * {"s": 10**9, "ms": 10**6, "us": 1_000, "ns": 1}[values.type.unit], present)
 
 
-def _hash_decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_decimals(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     """Hash unscaled decimals: as 8 bytes if the type has few digits, else as few bytes as needed, highest first."""
     if values.type.precision <= LONG_DIGITS:
         lowest = _decimal_bytes(values)[:, :8]
@@ -153,7 +153,7 @@ def _hash_decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     hash_strings(hashes, data, np.concatenate(([0], np.cumsum(width - leading))).astype(np.int64), present)
 
 
-def _decimal_bytes(values: pa.Array) -> NDArray[np.uint8]:
+def _decimal_bytes(values: pa.Array[Any]) -> NDArray[np.uint8]:
     """Return one row of little-endian bytes per decimal, at least eight bytes each."""
     if values.type.bit_width < 64:
         values = values.cast(pa.decimal64(values.type.precision, values.type.scale))
@@ -162,7 +162,7 @@ def _decimal_bytes(values: pa.Array) -> NDArray[np.uint8]:
     return data[values.offset * width : (values.offset + len(values)) * width].reshape(len(values), width)
 
 
-def _hash_bytes(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_bytes(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     flat = values.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
@@ -172,7 +172,7 @@ def _hash_bytes(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     hash_strings(hashes, data, offsets, present)
 
 
-def _to_numbers(values: pa.Array, kind: pa.DataType) -> NDArray[Any]:
+def _to_numbers(values: pa.Array[Any], kind: pa.DataType) -> NDArray[Any]:
     """Return the values as numbers of this type; missing values become arbitrary numbers."""
     numbers = values.cast(kind)
     if numbers.null_count:

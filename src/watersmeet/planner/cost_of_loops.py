@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -82,7 +83,7 @@ class LoopsModel:
             self._in_kernel[check.predicate] = orderable
         return self._in_kernel[check.predicate]
 
-    def _no_rows(self, column: Column) -> pa.Array:
+    def _no_rows(self, column: Column) -> pa.Array[Any]:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was not bound')
         return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)

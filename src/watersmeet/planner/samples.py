@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,7 +106,7 @@ class Samples:
             return None
         rows = self._draw_combinations(config, numbers)
 
-        def column(bound_column: Column) -> pa.Array:
+        def column(bound_column: Column) -> pa.Array[Any]:
             if bound_column.source is None:
                 raise InternalError(f'column "{bound_column.name}" was not bound')
             number = config.aliases[bound_column.source]

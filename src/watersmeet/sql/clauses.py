@@ -153,7 +153,7 @@ class QueryGrammar(ExpressionGrammar):
             columns = self._parse_list(lambda: self._name("a column").name)
         if self._match_words("ROWS"):
             return self._parse_rows_window(tuple(columns))
-        raise self._unexpected("ROWS, as in PARTITION BY a, b ROWS 10" if columns else _WINDOWS)
+        raise self._unexpected_token_error("ROWS, as in PARTITION BY a, b ROWS 10" if columns else _WINDOWS)
 
     def _parse_time_window(self, kind: type[RangeWindow] | type[TumbleWindow]) -> RangeWindow | TumbleWindow:
         start = self._curr.start
@@ -188,7 +188,9 @@ class QueryGrammar(ExpressionGrammar):
         pairs = [self._parse_window_constraint()]
         while self._match(TokenType.AND):
             if not self._at(TokenType.WINDOW):
-                raise self._unexpected("another WINDOW or DWINDOW constraint (conditions belong after WHERE)")
+                raise self._unexpected_token_error(
+                    "another WINDOW or DWINDOW constraint (conditions belong after WHERE)"
+                )
             pairs.append(self._parse_window_constraint())
         return pairs
 
@@ -235,7 +237,7 @@ class QueryGrammar(ExpressionGrammar):
                 span=self._current_span(),
                 hint="the order is SELECT … FROM … WINDOW … WHERE … GROUP BY … HAVING … EVERY …",
             )
-        raise self._unexpected()
+        raise self._unexpected_token_error()
 
 
 _CLAUSES = {

@@ -81,7 +81,7 @@ class ExpressionGrammar(Parser):
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         """Raise sqlglot's own errors. With the tables above, only a missing closing parenthesis remains."""
-        raise self._unexpected('")"' if message == "Expecting )" else None)
+        raise self._unexpected_token_error('")"' if message == "Expecting )" else None)
 
     def _parse_disjunction(self) -> exp.Expr | None:
         """Parse an expression. Besides the prefix operators, this is the only way that expressions nest."""
@@ -98,7 +98,7 @@ class ExpressionGrammar(Parser):
             return self._parse_named(token)
         parser = self.PRIMARY_PARSERS.get(token.token_type)
         if parser is None:
-            raise self._unexpected("a value, a column or an expression")
+            raise self._unexpected_token_error("a value, a column or an expression")
         self._advance()
         operand: exp.Expr = parser(self, token)
         return operand
@@ -125,7 +125,7 @@ class ExpressionGrammar(Parser):
     def _parse_like(self, this: exp.Expr | None) -> exp.Like:
         pattern = self._curr
         if pattern.token_type != TokenType.STRING:
-            raise self._unexpected("a pattern in quotes after LIKE, as in LIKE 'a%'")
+            raise self._unexpected_token_error("a pattern in quotes after LIKE, as in LIKE 'a%'")
         self._advance()
         if self._curr.text.upper() == "ESCAPE" and self._at(TokenType.VAR):
             raise QueryError(
@@ -193,7 +193,7 @@ class ExpressionGrammar(Parser):
         """Parse a type name into an Arrow type, which sqlglot's nodes carry unchanged."""
         token = self._curr
         if token.token_type != TokenType.VAR:
-            raise self._unexpected("a type")
+            raise self._unexpected_token_error("a type")
         self._advance()
         sizes: list[str] = []
         if self._match(TokenType.L_PAREN):
@@ -219,7 +219,7 @@ class ExpressionGrammar(Parser):
         """Parse `.5`, which the tokenizer splits into a point and a number."""
         digits = self._curr.text
         if not self._at(TokenType.NUMBER) or not self._is_connected() or "." in digits:
-            raise self._unexpected("digits after the point")
+            raise self._unexpected_token_error("digits after the point")
         self._advance()
         return self._set_span(exp.Literal(this=f"0.{digits}", is_string=False), token.start)
 
@@ -238,7 +238,7 @@ class ExpressionGrammar(Parser):
             self._expect(TokenType.THEN, "THEN")
             branches.append(exp.If(this=condition, true=self._parse_disjunction()))
         if not branches:
-            raise self._unexpected("WHEN")
+            raise self._unexpected_token_error("WHEN")
         default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
         self._expect(TokenType.END, "WHEN, ELSE or the END of this CASE")
         return self._set_span(exp.Case(this=subject, ifs=branches, default=default), token.start)
@@ -252,12 +252,12 @@ class ExpressionGrammar(Parser):
         start = self._curr
         sign = -1 if self._match(TokenType.DASH) else 1
         if not self._at(TokenType.NUMBER, TokenType.STRING):
-            raise self._unexpected(expected)
+            raise self._unexpected_token_error(expected)
         number = self._curr
         self._advance()
         unit = self._curr
         if unit.token_type != TokenType.VAR:
-            raise self._unexpected("a unit, like SECONDS")
+            raise self._unexpected_token_error("a unit, like SECONDS")
         self._advance()
         return sign * parse_length_us(
             number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=token_span(unit)
@@ -268,7 +268,7 @@ class ExpressionGrammar(Parser):
     def _name(self, expected: str) -> exp.Identifier:
         token = self._curr
         if token.token_type not in self.IDENTIFIER_TOKENS:
-            error = self._unexpected(expected)
+            error = self._unexpected_token_error(expected)
             if token.text.upper() in RESERVED:
                 error.hint = f'quote a reserved word to use it as a name: "{token.text}"'
             raise error
@@ -288,11 +288,11 @@ class ExpressionGrammar(Parser):
     def _expect(self, kind: TokenType, expected: str) -> Token:
         token = self._curr
         if token.token_type != kind:
-            raise self._unexpected(expected)
+            raise self._unexpected_token_error(expected)
         self._advance()
         return token
 
-    def _unexpected(self, expected: str | None = None) -> QueryError:
+    def _unexpected_token_error(self, expected: str | None = None) -> QueryError:
         """Build the error for a next token that the grammar does not allow here."""
         expectation = f"; expected {expected}" if expected else ""
         if not self._curr:

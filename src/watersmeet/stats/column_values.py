@@ -20,7 +20,7 @@ _LONGEST_ITEM = 64
 class ValueCounts:
     """Count of each value, without nulls. Two values are equal if a join treats them so: one NaN, one zero."""
 
-    values: pa.Array
+    values: pa.Array[Any]
     counts: NDArray[np.int64]
 
     @property
@@ -39,7 +39,7 @@ class ValueCounts:
         return [_short(value) for value in self.values.to_pylist()]
 
 
-def value_counts(column: pa.ChunkedArray, name: str = "", chosen: NDArray[np.int64] | None = None) -> ValueCounts:
+def value_counts(column: pa.ChunkedArray[Any], name: str = "", chosen: NDArray[np.int64] | None = None) -> ValueCounts:
     """Count the values of a column, or of the chosen rows of it.
 
     >>> counted = value_counts(pa.chunked_array([[0.0, None], [-0.0, float("nan")]]))
@@ -61,7 +61,7 @@ def require_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
     return rows
 
 
-def require_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+def require_column(table: pa.Table, name: str) -> pa.ChunkedArray[Any]:
     """Return the column of this name; refuse a missing or ambiguous one."""
     if table.schema.names.count(name) != 1:
         raise InputError(
@@ -92,7 +92,7 @@ def draw_sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | Non
     return np.random.default_rng(seed).integers(edges[:-1], edges[1:], dtype=np.int64)
 
 
-def _decode_storage(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _decode_storage(column: pa.ChunkedArray[Any], name: str) -> pa.ChunkedArray[Any]:
     """Return the same values without run ends, extensions and views, from which Arrow cannot take single rows."""
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
@@ -108,7 +108,7 @@ def _decode_storage(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return column
 
 
-def _to_countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_countable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     """Convert to a type that Arrow counts and sketches accept: times, booleans and floats become integers."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -125,7 +125,7 @@ def _to_countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _float_bits(values: pa.ChunkedArray) -> pa.Array:
+def _float_bits(values: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     """Return the bits of the numbers, with one NaN and one zero."""
     numbers = values.cast(pa.float64()).to_numpy() + 0.0  # −0.0 + 0.0 is 0.0
     numbers[np.isnan(numbers)] = np.float64("nan")

@@ -4,8 +4,8 @@ Columns are assumed independent, values equally frequent, and the values of one 
 other's. Nulls pass no test except IS NULL, and `NOT` is the complement. Equalities that follow from others (a = b, b =
 c, a = c) are multiplied like any. A caller with equivalence classes should pass only the equalities that connect them.
 
-References: Selinger et al., "Access Path Selection in a Relational Database Management System", 1979, table 1: 1/v,
-1/max(v, v), 1/3, 1/4, 1/10 without statistics, products for AND, inclusion and exclusion for OR.
+References: Selinger et al., "Access Path Selection in a Relational Database Management System", 1979, table 1.
+The rules are 1/v, 1/max(v, v), 1/3, 1/4, 1/10 without statistics, products for AND, inclusion and exclusion for OR.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def estimate_selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup =
     return _Estimator(distinct, null_share).share(predicate)
 
 
-def measure_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray) -> Estimate:
+def measure_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray[Any]) -> Estimate:
     """Measure the share of a sample that passed; a null did not pass.
 
     If none of n passed, return 1/(n + 2) by the rule of succession: rare, not impossible.

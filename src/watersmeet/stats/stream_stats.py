@@ -95,7 +95,7 @@ class StreamStats:
         row_bytes = _assume_row_bytes_by_type(schema.fields) if self.row_bytes.is_assumed else self.row_bytes
         return replace(self, row_bytes=row_bytes, distinct=distinct, hot_share=hot)
 
-    def _assumed_distinct(self, column: pa.Field, window_rows: float | None) -> Estimate:
+    def _assumed_distinct(self, column: pa.Field[Any], window_rows: float | None) -> Estimate:
         reasons = {
             ASSUMED_DISTINCT: "no statistics: PostgreSQL's default",
             _count_type_values(column.type): f"no statistics: values of {column.type}",
@@ -218,7 +218,7 @@ def _count_type_values(kind: pa.DataType) -> float:
     return 2.0**kind.bit_width if pa.types.is_integer(kind) else float("inf")
 
 
-def _assume_row_bytes_by_type(fields_: Iterable[pa.Field]) -> Estimate:
+def _assume_row_bytes_by_type(fields_: Iterable[pa.Field[Any]]) -> Estimate:
     total = sum(_type_bytes(each.type) for each in fields_)
     return assume(
         max(1.0, total), "no rows were read: the widths of the Arrow types, 16 bytes for each of varying width"

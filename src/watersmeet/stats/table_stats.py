@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +88,7 @@ class _ColumnStats:
     hot_share: Estimate | None = None
 
 
-def _measure_column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, name: str) -> _ColumnStats | None:
+def _measure_column(column: pa.ChunkedArray[Any], chosen: NDArray[np.int64] | None, name: str) -> _ColumnStats | None:
     """Measure a column; return None without rows."""
     counts = value_counts(column, name, chosen)
     looked_at = len(column) if chosen is None else len(chosen)

@@ -13,7 +13,7 @@ from watersmeet.planner.models.tran import UNIT_WEIGHTS
 
 MEASURED = Profile(
     "this machine",
-    source="calibrated by nobody",
+    source="calibrated by no one",
     hash=Structure(2e-9, 3e-9, lookup_s=1e-8),
     runs=Structure(1e-9, 2e-9, 5e-9),
     row_in_s=1e-8,

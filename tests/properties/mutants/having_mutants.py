@@ -152,7 +152,7 @@ HAVING_MUTANTS = (
         _shown_by(lambda s, w, e, we, h: (s, ~we)),
     ),
     single_patch_mutant(
-        "nobody was shown before",
+        "no group was shown before",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s, w & False)),
@@ -202,7 +202,7 @@ HAVING_MUTANTS = (
     single_patch_mutant(
         "a restart forgets the MIN and MAX shown last", extremes.Extremes, "restore", _forget_shown_extreme
     ),
-    single_patch_mutant("a tile is gone at its right end", encoding, "row_ends_us", _as_without_every),
+    single_patch_mutant("a tile has expired at its right end", encoding, "row_ends_us", _as_without_every),
     single_patch_mutant("a tile stays one microsecond too long", encoding, "row_ends_us", _tiles_later_by(1)),
     single_patch_mutant("a tile is as long after each row", encoding, "row_ends_us", _slide),
     single_patch_mutant(

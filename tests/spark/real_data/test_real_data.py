@@ -50,7 +50,7 @@ def batches(join: RealJoin) -> dict[str, list[pa.Table]]:
 
 
 @pytest.fixture(scope="module")
-def expected(join: RealJoin, batches: dict[str, list[pa.Table]]) -> Int64s:
+def expected_ids(join: RealJoin, batches: dict[str, list[pa.Table]]) -> Int64s:
     return join.expected_ids(batches)
 
 
@@ -62,11 +62,11 @@ def sources(join: RealJoin, feeds: dict[str, Any], **how: Any) -> dict[str, wm.S
 
 
 def test_the_embedded_engine_agrees_with_duckdb(
-    join: RealJoin, batches: dict[str, list[pa.Table]], expected: Int64s
+    join: RealJoin, batches: dict[str, list[pa.Table]], expected_ids: Int64s
 ) -> None:
-    print(f"\n{ {name: table.num_rows for name, table in join.tables.items()} }: {len(expected)} results")
-    assert len(expected) > 1000
-    np.testing.assert_array_equal(sort_ids(wm.collect(join.query, sources(join, batches))), expected)
+    print(f"\n{ {name: table.num_rows for name, table in join.tables.items()} }: {len(expected_ids)} results")
+    assert len(expected_ids) > 1000
+    np.testing.assert_array_equal(sort_ids(wm.collect(join.query, sources(join, batches))), expected_ids)
 
 
 def test_the_embedded_engine_agrees_with_duckdb_in_other_batches(join: RealJoin) -> None:
@@ -79,18 +79,18 @@ def test_spark_agrees_in_any_number_of_buckets_and_partitions(
     spark: SparkSession,
     join: RealJoin,
     batches: dict[str, list[pa.Table]],
-    expected: Int64s,
+    expected_ids: Int64s,
     buckets: int,
     partitions: int,
 ) -> None:
     session = spark.newSession()
     session.conf.set(PARTITIONS, partitions)
     found = wm.on_spark(join.query, sources(join, batches), session=session, buckets=buckets)
-    np.testing.assert_array_equal(sort_ids(found.toArrow()), expected)
+    np.testing.assert_array_equal(sort_ids(found.toArrow()), expected_ids)
 
 
 def test_spark_agrees_file_by_file(
-    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], expected: Int64s, tmp_path: Path
+    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], expected_ids: Int64s, tmp_path: Path
 ) -> None:
     for name, tables in batches.items():
         (tmp_path / name).mkdir()
@@ -100,7 +100,7 @@ def test_spark_agrees_file_by_file(
             os.utime(file, (1_700_000_000 + number,) * 2)  # Spark processes the older file first
     streams = sources(join, {name: tmp_path / name for name in batches}, follow=True, files_per_batch=1)
     run_available(wm.on_spark(join.query, streams, session=spark), tmp_path)
-    np.testing.assert_array_equal(sort_ids(spark.read.parquet(str(tmp_path / "out")).toArrow()), expected)
+    np.testing.assert_array_equal(sort_ids(spark.read.parquet(str(tmp_path / "out")).toArrow()), expected_ids)
 
 
 def test_some_orders_and_trades_are_late() -> None:

@@ -2,8 +2,8 @@
 
 This is the closest query that Spark itself can run, but the two differ. Every second, Watersmeet counts the pairs that
 are inside both sliding windows at that instant. Spark counts each pair once, in the second of its left row. So their
-rows cannot be compared. Instead, each is checked by its own definition: our rows must equal those of the embedded
-engine, and Spark's must equal the counts of a plain join in the seconds it has emitted.
+rows cannot be compared. Instead, each is checked by its own definition. Our rows must equal those of the embedded
+engine. Spark's rows must equal the counts of a plain join in the seconds it has emitted.
 """
 
 from __future__ import annotations

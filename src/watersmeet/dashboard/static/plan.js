@@ -1,4 +1,4 @@
-// The drawing of the plan, and the list of rejected plans. All content is set as text.
+// The drawing of the plan, and the list of plans that lost. All content is set as text.
 
 import { cores } from "/figures.js";
 
@@ -88,7 +88,7 @@ export function drawLosers(about) {
   const largest = Math.max(...about.losers.map((each) => each.cpu_per_s), about.cpu_per_s, 1e-12);
   // A pinned plan need not be the cheapest, nor a plan that was chosen without enough rows to compare.
   const lost = about.losers.every((each) => each.times === null || each.times >= 1);
-  document.getElementById("losers-heading").textContent = lost ? "Rejected plans" : "Other plans, not compared";
+  document.getElementById("losers-heading").textContent = lost ? "Plans that lost" : "Other plans, not compared";
   document.getElementById("losers-of").textContent = `compared with ${cores(about.cpu_per_s)} for ${about.plan}`;
   place.replaceChildren(
     ...about.losers.map((each) => {

@@ -1,5 +1,4 @@
-"""The AS update: add signed results to the groups of a query's aggregation set, and emit the changed groups per
-instant.
+"""The AS update: add signed results to the groups of an aggregation set, and emit the changed groups per instant.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definition 4.
 """

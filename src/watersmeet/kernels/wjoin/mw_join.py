@@ -39,8 +39,8 @@ In some places the paper's text loses results, repeats them, blocks or is silent
    smaller of the two reaches, since a pair's window never exceeds the largest window of either stream. The period ends
    at the first head's time plus its own stream's reach. Buffers of streams with a longer reach may then hold rows too
    early for a given combination, so loops go from short to long reach. A row u chosen from a stream of reach w then
-   bounds the rest from below, by u - w, and never from above: u is at most w before the row being admitted, and nothing
-   in the buffers is after that. One search per loop finds where to start.
+   bounds the rest from below, by u - w, and never from above. The reason: u is at most w before the row being admitted,
+   and nothing in the buffers is after that. One search per loop finds where to start.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), sections 3.2 and
 5.1, figures 6 and 10.

@@ -9,8 +9,8 @@ The buffers are in memory, so XJoin's later stages, which join rows spilled to d
 The clean-up interval counts from the start of the call; the old rows come on top. A caller that drops its old rows
 after each call cleans up that often as well.
 
-References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999); Urhan, Franklin, "XJoin: A
-Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with
+References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999). Urhan, Franklin, "XJoin: A
+Reactively-Scheduled Pipelined Join Operator" (2000). Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with
 Window Constraints" (2002), section 4.3, figures 7 and 8.
 """
 

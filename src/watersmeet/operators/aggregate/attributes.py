@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,24 +20,24 @@ class ValueColumns:
     """Values by number, one growing column per attribute."""
 
     types: tuple[pa.DataType, ...]
-    _parts: list[list[pa.Array]] = field(init=False)
+    _parts: list[list[pa.Array[Any]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._parts = [[] for _ in self.types]
 
-    def append(self, columns: list[pa.Array]) -> None:
+    def append(self, columns: list[pa.Array[Any]]) -> None:
         """Append one array per attribute."""
         for parts, column in zip(self._parts, columns, strict=True):
             parts.append(column)
 
-    def column(self, place: int) -> pa.Array:
+    def column(self, place: int) -> pa.Array[Any]:
         """Return all values of one attribute as one array."""
         parts = self._parts[place]
         if len(parts) != 1:
             self._parts[place] = parts = [pa.concat_arrays(parts) if parts else pa.nulls(0, self.types[place])]
         return parts[0]
 
-    def take(self, place: int, numbers: Int64s) -> pa.Array:
+    def take(self, place: int, numbers: Int64s) -> pa.Array[Any]:
         """Return the values of one attribute at these numbers."""
         return self.column(place).take(pa.array(numbers))
 
@@ -62,12 +63,12 @@ class Attributes:
         """Code words of the combinations, by number."""
         return self._numbers.words
 
-    def restore(self, words: Int64s, columns: list[pa.Array]) -> None:
+    def restore(self, words: Int64s, columns: list[pa.Array[Any]]) -> None:
         """Restore the combinations from their words and values, in the order of their numbers."""
         if words.shape[0]:
             self._add_combinations(columns, words, self._numbers.intern(words), 0)
 
-    def number_rows(self, columns: list[pa.Array], rows: int) -> Int64s:
+    def number_rows(self, columns: list[pa.Array[Any]], rows: int) -> Int64s:
         """Return the number of each row's combination of values."""
         columns = [decode_dictionary(column) for column in columns]
         words = np.zeros((rows, len(columns) + 1), np.int64)
@@ -89,11 +90,11 @@ class Attributes:
         """Return one combination with each of these group keys."""
         return self._example_of[groups]
 
-    def group_values(self, place: int, groups: Int64s) -> pa.Array:
+    def group_values(self, place: int, groups: Int64s) -> pa.Array[Any]:
         """Return the values of one group key, by group number."""
         return self.values.take(place, self._example_of[groups])
 
-    def _add_combinations(self, columns: list[pa.Array], words: Int64s, found: Int64s, before: int) -> None:
+    def _add_combinations(self, columns: list[pa.Array[Any]], words: Int64s, found: Int64s, before: int) -> None:
         """Store the values of new combinations, each from the first row that has it."""
         fresh = np.flatnonzero(found >= before)
         _, at = np.unique(found[fresh], return_index=True)

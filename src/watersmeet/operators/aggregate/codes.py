@@ -58,16 +58,16 @@ class ValueNumbering:
 
     type: pa.DataType
     known: dict[Hashable, int] = field(default_factory=dict)
-    _values: pa.Array | None = None
+    _values: pa.Array[Any] | None = None
 
-    def encode(self, values: pa.Array) -> Int64s:
+    def encode(self, values: pa.Array[Any]) -> Int64s:
         """Return the number of each value. Values are not null."""
         encoded = values.dictionary_encode()
         numbers = [self.known.setdefault(value, len(self.known)) for value in encoded.dictionary.to_pylist()]
         return np.array(numbers, np.int64)[encoded.indices.to_numpy()] if numbers else np.empty(0, np.int64)
 
     @property
-    def values(self) -> pa.Array:
+    def values(self) -> pa.Array[Any]:
         """Known values, by number."""
         if self._values is None or len(self._values) != len(self.known):
             self._values = pa.array(list(self.known), self.type)
@@ -96,7 +96,7 @@ class ValueCodes:
         exact = pa.types.is_null(plain) or has_exact_codes(plain)
         return cls(plain, None if exact else ValueNumbering(plain))
 
-    def encode(self, values: pa.Array) -> Int64s:
+    def encode(self, values: pa.Array[Any]) -> Int64s:
         """Return the code of each value."""
         return _encode_present(
             decode_dictionary(values), encode_keys if self.numbering is None else self.numbering.encode
@@ -116,7 +116,7 @@ class OrderCodes:
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         return cls(plain, None if pa.types.is_null(plain) or is_orderable(plain) else ValueNumbering(plain))
 
-    def encode(self, values: pa.Array) -> Int64s:
+    def encode(self, values: pa.Array[Any]) -> Int64s:
         """Return the code of each value."""
         return _encode_present(
             decode_dictionary(values), encode_ordered if self.numbering is None else self.numbering.encode
@@ -126,7 +126,7 @@ class OrderCodes:
         """Return numbers that compare as the values known so far do."""
         return codes if self.numbering is None or not codes.size else self.numbering.ranks[codes]
 
-    def decode(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+    def decode(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array[Any]:
         """Return the values of codes, null where they are missing."""
         if pa.types.is_null(self.type):
             return pa.nulls(codes.size)
@@ -135,7 +135,7 @@ class OrderCodes:
         return _decode_codes(self.type, codes, missing)
 
 
-def combine_row_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
+def combine_row_codes(columns: Sequence[pa.Array[Any]], rows: int) -> Int64s:
     """Return one code per row, computed from its values and nulls.
 
     Rows with equal values have equal codes in every process and every batch.
@@ -152,12 +152,12 @@ def combine_row_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
     return found
 
 
-def decode_dictionary(values: pa.Array) -> pa.Array:
+def decode_dictionary(values: pa.Array[Any]) -> pa.Array[Any]:
     """Return dictionary-encoded values as plain values."""
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-def _encode_present(values: pa.Array, codes: Any) -> Int64s:
+def _encode_present(values: pa.Array[Any], codes: Any) -> Int64s:
     if not values.null_count:
         return np.asarray(codes(values), np.int64) if len(values) else np.empty(0, np.int64)
     spread = np.zeros(len(values), np.int64)
@@ -167,7 +167,7 @@ def _encode_present(values: pa.Array, codes: Any) -> Int64s:
     return spread
 
 
-def _decode_codes(kind: pa.DataType, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+def _decode_codes(kind: pa.DataType, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array[Any]:
     if pa.types.is_floating(kind):
         bits = np.where(codes < 0, codes ^ np.int64(2**63 - 1), codes)
         return pa.array(bits.view(np.float64), mask=missing).cast(kind)

@@ -352,7 +352,7 @@ def _build_result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
     types = {key_name(i): _value_type(type_of(key, bound.sources)) for i, key in enumerate(shown.keys)}
     types |= {aggregate_name(i): type_of(each, bound.sources) for i, each in enumerate(shown.aggregates)}
 
-    def no_rows(column: Column) -> pa.Array:
+    def no_rows(column: Column) -> pa.Array[Any]:
         if column.source != GROUP:
             raise InternalError(f'column "{column.name}" is not of the group')
         return pa.nulls(0, types[column.name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,8 +104,8 @@ def _list_columns_read(config: AggregateConfig, number: int) -> list[str]:
     return list(dict.fromkeys([*source.columns, *read]))
 
 
-def _column_getter(table: pa.Table) -> Callable[[Column], pa.Array]:
-    def column(reference: Column) -> pa.Array:
+def _column_getter(table: pa.Table) -> Callable[[Column], pa.Array[Any]]:
+    def column(reference: Column) -> pa.Array[Any]:
         found = table.column(reference.name)
         return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
 
@@ -113,10 +114,10 @@ def _column_getter(table: pa.Table) -> Callable[[Column], pa.Array]:
 
 def _caching_evaluator(table: pa.Table, size: int) -> Evaluate:
     """Return an evaluator over the table that evaluates each expression once."""
-    found: dict[Expr, pa.Array] = {}
+    found: dict[Expr, pa.Array[Any]] = {}
     columns = _column_getter(table)
 
-    def value(expr: Expr) -> pa.Array:
+    def value(expr: Expr) -> pa.Array[Any]:
         if expr not in found:
             found[expr] = evaluate(expr, columns, size)
         return found[expr]

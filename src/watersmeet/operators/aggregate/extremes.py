@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ class Extremes:
         groups = np.ascontiguousarray(words[:, 0])
         first_values(groups, np.zeros(groups.size, np.int64), nodes, counts, nothing, nothing, self.heaps)
 
-    def decode_values(self, nodes: Int64s) -> pa.Array:
+    def decode_values(self, nodes: Int64s) -> pa.Array[Any]:
         """Return the values of nodes, null where there is none."""
         missing = nodes == NONE
         codes = np.zeros(nodes.size, np.int64)

@@ -75,7 +75,7 @@ def measure_kind_of(type_: pa.DataType) -> MeasureKind:
     return INTEGER
 
 
-def encode_measure(kind: MeasureKind, values: pa.Array) -> MeasureColumns:
+def encode_measure(kind: MeasureKind, values: pa.Array[Any]) -> MeasureColumns:
     """Return the numbers that each value adds.
 
     >>> encode_measure(INTEGER, pa.array([5, None])).ints.tolist()
@@ -106,7 +106,7 @@ def multiply_by_weights(numbers: MeasureColumns, weights: Int64s) -> MeasureColu
         return MeasureColumns(numbers.ints * weights[:, None], numbers.approx * factors, pairs)
 
 
-def decode_totals(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array:
+def decode_totals(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array[Any]:
     """Return the sum of each group in the measure's type; null if it has no value.
 
     A sum that does not fit its type is the caller's error.
@@ -137,12 +137,12 @@ def _strip_cast(arg: Expr) -> Expr:
     return arg.arg if isinstance(arg, Cast) else arg
 
 
-def _to_integers(values: pa.Array) -> Int64s:
+def _to_integers(values: pa.Array[Any]) -> Int64s:
     plain = values.view(pa.int64()) if pa.types.is_duration(values.type) else values
     return np.asarray(plain.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _split_into_limbs(values: pa.Array) -> Int64s:
+def _split_into_limbs(values: pa.Array[Any]) -> Int64s:
     """Split unscaled decimals into limbs of 60 bits, the last one signed, directly from Arrow's 128 bits."""
     raw = values.fill_null(Decimal(0)) if values.null_count else values
     buffer = raw.buffers()[1]
@@ -155,7 +155,7 @@ def _split_into_limbs(values: pa.Array) -> Int64s:
     return np.stack([first.view(np.int64), second.view(np.int64), third], axis=1)
 
 
-def _encode_floats(values: pa.Array, ints: Int64s, floats: Float64s) -> None:
+def _encode_floats(values: pa.Array[Any], ints: Int64s, floats: Float64s) -> None:
     numbers = np.array(values.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
     finite = np.isfinite(numbers)
     ints[:, 1] = np.isnan(numbers)
@@ -184,7 +184,7 @@ def recover_exact_sum(wrapped: int, approx: float) -> int:
     return wrapped + (round((approx - wrapped) / 2.0**64) << 64)
 
 
-def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, is_empty: NDArray[np.bool_]) -> pa.Array:
+def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, is_empty: NDArray[np.bool_]) -> pa.Array[Any]:
     totals: list[Any] = []
     for row, is_null in enumerate(is_empty):
         limbs = [recover_exact_sum(int(ints[row, 1 + limb]), float(approx[row, limb])) for limb in range(_LIMBS)]

@@ -86,12 +86,12 @@ def merge_partials(
     return shown, compact_state(config, state) if needs_compaction(state) else state
 
 
-def read_partial_keys(rows: pa.Table, count: int) -> list[pa.Array]:
+def read_partial_keys(rows: pa.Table, count: int) -> list[pa.Array[Any]]:
     """Return the values of the group keys in partial rows."""
     return [rows.column(key_name(number)).combine_chunks() for number in range(count)]
 
 
-def read_partial_extremes(rows: pa.Table, count: int) -> list[pa.Array]:
+def read_partial_extremes(rows: pa.Table, count: int) -> list[pa.Array[Any]]:
     """Return the MIN and MAX values in partial rows."""
     return [rows.column(aggregate_name(number)).combine_chunks() for number in range(count)]
 

@@ -97,7 +97,7 @@ class ResultSet:
         self.columns = _empty_columns(layout, 16)
         self._shown: EmittedGroups | None = None
 
-    def number_groups(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
+    def number_groups(self, groups: list[Int64s], spanning: list[pa.Array[Any]], rows: int) -> Int64s:
         """Return the group number of each result.
 
         A group is identified by the numbers of its inputs' group keys and the values of keys that read several inputs.
@@ -178,7 +178,9 @@ class ResultSet:
             self._shown = EmittedGroups._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
         return self._shown
 
-    def restore(self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array]) -> None:
+    def restore(
+        self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array[Any]]
+    ) -> None:
         """Restore groups, sums and the groups that changed since the last evaluation."""
         self.group_numbering.intern(words)
         if spanning:
@@ -244,7 +246,7 @@ class ResultSet:
         shown[shown] = is_true(self.config.group_outputs.having, self._group_columns(held, sums.take(shown)), held.size)
         return shown
 
-    def _find_changed(self, outputs: list[pa.Array], again: Bools, groups: Int64s, then: GroupSums) -> Bools:
+    def _find_changed(self, outputs: list[pa.Array[Any]], again: Bools, groups: Int64s, then: GroupSums) -> Bools:
         """Return which of the groups that are shown again have a different row than before."""
         size = int(np.count_nonzero(again))
         changed = np.zeros(size, np.bool_)
@@ -258,10 +260,10 @@ class ResultSet:
 
     def _group_columns(self, groups: Int64s, sums: GroupSums) -> Any:
         """Return the columns of the groups' rows: keys and aggregates, each computed once."""
-        computed: dict[str, pa.Array] = {}
+        computed: dict[str, pa.Array[Any]] = {}
         keys = {key_name(number): number for number in range(len(self.config.group_outputs.keys))}
 
-        def column(reference: Column) -> pa.Array:
+        def column(reference: Column) -> pa.Array[Any]:
             if reference.name not in computed:
                 computed[reference.name] = (
                     self._key_values(keys[reference.name], groups)
@@ -276,7 +278,7 @@ class ResultSet:
             column(Column(aggregate_name(number)))
         return column
 
-    def _key_values(self, number: int, groups: Int64s) -> pa.Array:
+    def _key_values(self, number: int, groups: Int64s) -> pa.Array[Any]:
         key = self.config.group_outputs.keys[number]
         if key in self.config.spanning_keys:
             return self.spanning_values.take(self.config.spanning_keys.index(key), groups)
@@ -286,7 +288,7 @@ class ResultSet:
             place, self.group_numbering.words[groups, self.grouping_inputs.index(owner)]
         )
 
-    def _aggregate_values(self, name: str, sums: GroupSums) -> pa.Array:
+    def _aggregate_values(self, name: str, sums: GroupSums) -> pa.Array[Any]:
         number = next(n for n in range(len(self.config.group_outputs.aggregates)) if aggregate_name(n) == name)
         aggregate = self.config.group_outputs.aggregates[number]
         if aggregate.arg is None:
@@ -317,9 +319,9 @@ class ResultSet:
 def build_partial_batch(
     as_of_us: Int64s,
     sign: int,
-    keys: Sequence[pa.Array],
+    keys: Sequence[pa.Array[Any]],
     sums: tuple[Int64s, Float64s, Float64s],
-    firsts: Sequence[pa.Array],
+    firsts: Sequence[pa.Array[Any]],
 ) -> pa.RecordBatch:
     """Return one signed row per group and instant: its keys, its sums, and the value of each MIN or MAX."""
     columns: dict[str, Any] = {AS_OF_US: pa.array(as_of_us), SIGN: pa.array(np.full(as_of_us.size, sign, np.int8))}
@@ -343,7 +345,7 @@ def _empty_columns(layout: MeasureLayout, size: int) -> AggregationSet:
     return AggregationSet(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
 
 
-def _divide_by_counts(sums: pa.Array, counts: Int64s) -> pa.Array:
+def _divide_by_counts(sums: pa.Array[Any], counts: Int64s) -> pa.Array[Any]:
     is_empty = counts == 0
     if pa.types.is_decimal(sums.type):
         sums = decimals_to_doubles(sums)
@@ -362,7 +364,7 @@ def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:
     return np.asarray(differs)
 
 
-def _find_unequal_values(left: pa.Array, right: pa.Array) -> Bools:
+def _find_unequal_values(left: pa.Array[Any], right: pa.Array[Any]) -> Bools:
     """Return where two columns show different values. NaN equals NaN, and NULL equals NULL."""
     if pa.types.is_null(left.type):
         return np.zeros(len(left), np.bool_)

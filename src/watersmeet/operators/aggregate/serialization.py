@@ -270,7 +270,7 @@ def _table_bytes(arrays: dict[str, Array]) -> bytes:
     return to_ipc_bytes(pa.table(columns))
 
 
-def _split_columns(name: str, values: Array) -> dict[str, pa.Array]:
+def _split_columns(name: str, values: Array) -> dict[str, pa.Array[Any]]:
     """Return a matrix as one Arrow column per matrix column."""
     if values.ndim == 1:
         return {name: pa.array(values)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -161,7 +162,7 @@ def _build_contributions(
     column = _result_columns(config, state, met)
     size = instants.size
 
-    def value(expr: Expr) -> pa.Array:
+    def value(expr: Expr) -> pa.Array[Any]:
         return evaluate(expr, column, size)
 
     groups = state.result.number_groups(
@@ -187,11 +188,11 @@ def _build_contributions(
     return Contributions(groups, instants, ints, approx, pairs, codes, present)
 
 
-def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array]:
+def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array[Any]]:
     """Return the columns of single results, from the carried attributes of each input."""
-    found: dict[Column, pa.Array] = {}
+    found: dict[Column, pa.Array[Any]] = {}
 
-    def column(reference: Column) -> pa.Array:
+    def column(reference: Column) -> pa.Array[Any]:
         if reference not in found:
             if reference.source is None:
                 raise InternalError(f'column "{reference.name}" was never bound')

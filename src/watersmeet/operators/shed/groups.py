@@ -34,9 +34,9 @@ class EstimatedGroups:
 
     group_outputs: GroupOutputs
     types: dict[str, pa.DataType]  # of keys and aggregates, by their column
-    keys: list[pa.Array]
-    values: list[pa.Array]
-    errors: list[pa.Array | None]
+    keys: list[pa.Array[Any]]
+    values: list[pa.Array[Any]]
+    errors: list[pa.Array[Any] | None]
     size: int
 
     def rows(self) -> Iterator[tuple[Key, Row, bool]]:
@@ -57,7 +57,7 @@ class EstimatedGroups:
                 bool(holds[number]),
             )
 
-    def _output_columns(self, expr: Expr) -> list[pa.Array]:
+    def _output_columns(self, expr: Expr) -> list[pa.Array[Any]]:
         number = find_bare_aggregate(self.group_outputs, expr)
         if number is None:
             return [evaluate(expr, self._column, self.size)]
@@ -66,7 +66,7 @@ class EstimatedGroups:
             return [self.values[number], error]
         return [self.values[number], pa.array([BOUNDS[self.group_outputs.aggregates[number].function]] * self.size)]
 
-    def _column(self, reference: Column) -> pa.Array:
+    def _column(self, reference: Column) -> pa.Array[Any]:
         """Return a column of the groups' rows, in the type the query was bound with.
 
         Expressions and HAVING treat estimates as values.
@@ -124,8 +124,8 @@ def build_empty_groups(
         pa.array([key[number] for key in keys], _value_type(types[key_name(number)]))
         for number in range(len(shown.keys))
     ]
-    values: list[pa.Array] = []
-    errors: list[pa.Array | None] = []
+    values: list[pa.Array[Any]] = []
+    errors: list[pa.Array[Any] | None] = []
     for number, each in enumerate(shown.aggregates):
         if each.function in BOUNDS:
             values.append(pa.nulls(size, _value_type(types[aggregate_name(number)])))
@@ -137,7 +137,7 @@ def build_empty_groups(
     return EstimatedGroups(shown, types, columns, values, errors, size)
 
 
-def number_groups(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
+def number_groups(keys: list[pa.Array[Any]], rows: int) -> tuple[Int64s, Int64s]:
     """Return the group number of each row, and the first row of each group.
 
     NULLs form one group, and so do NaNs. Without keys there is one group.
@@ -151,7 +151,7 @@ def number_groups(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
 
 def _estimate_aggregate(
     aggregate: Aggregate, number: int, table: pa.Table, sampled: SampledJoin
-) -> tuple[pa.Array, pa.Array | None]:
+) -> tuple[pa.Array[Any], pa.Array[Any] | None]:
     if aggregate.arg is None:
         return _to_arrays(sampled.estimate_count(), np.zeros(sampled.groups, np.bool_))
     values = _combine_column(table, aggregate_name(number))
@@ -170,13 +170,13 @@ def _estimate_aggregate(
     )
 
 
-def _to_arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
+def _to_arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array[Any], pa.Array[Any]]:
     return pa.array(found.values, mask=missing), pa.array(found.stderrs, mask=missing)
 
 
 def _find_extremes(
-    values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool
-) -> pa.Array:
+    values: pa.Array[Any], present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool
+) -> pa.Array[Any]:
     """Return the last, or first, value of each group in the order of values; null if it has none."""
     rows = np.flatnonzero(present)
     codes = rank_values(values)[rows] * (1 if largest else -1)
@@ -186,7 +186,7 @@ def _find_extremes(
     return values.take(pa.array(chosen, mask=chosen < 0))
 
 
-def _to_floats(values: pa.Array) -> NDArray[np.float64]:
+def _to_floats(values: pa.Array[Any]) -> NDArray[np.float64]:
     if pa.types.is_duration(values.type):
         raise PlanError(
             "sums of intervals cannot be estimated", hint="sum a number of seconds instead, or drop nothing"
@@ -194,7 +194,7 @@ def _to_floats(values: pa.Array) -> NDArray[np.float64]:
     return np.asarray(convert(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
 
 
-def _round_to_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _round_to_type(values: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
     """Return estimates rounded to the type that the aggregate has without shedding."""
     if values.type == kind or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return values.cast(kind)
@@ -206,7 +206,7 @@ def _round_to_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     )
 
 
-def _combine_column(table: pa.Table, name: str) -> pa.Array:
+def _combine_column(table: pa.Table, name: str) -> pa.Array[Any]:
     column = table.column(name)
     found = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     return found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -145,7 +146,7 @@ def build_pane(source: JoinInput, rows: ReleasedRows) -> Pane:
         for name in list_columns_read_after_selection(source)
     }
 
-    def column(ref: Column) -> pa.Array:
+    def column(ref: Column) -> pa.Array[Any]:
         return columns[ref.name]
 
     keys = {c: evaluate(expr, column, length) for c, expr in source.keys}
@@ -179,7 +180,7 @@ def drop_raising_rows(source: JoinInput, rows: ReleasedRows) -> ReleasedRows:
     The planner uses this for samples: choosing a plan must not stop a query.
     """
 
-    def column(ref: Column) -> pa.Array:
+    def column(ref: Column) -> pa.Array[Any]:
         return _combine_chunks(rows.table, ref.name)
 
     has_error = np.zeros(rows.times.size, np.bool_)
@@ -211,11 +212,11 @@ def _select(source: JoinInput, rows: ReleasedRows) -> Int64s | None:
     return None if keep.all() else np.flatnonzero(keep)
 
 
-def _take_chosen(values: pa.Array, chosen: Int64s | None) -> pa.Array:
+def _take_chosen(values: pa.Array[Any], chosen: Int64s | None) -> pa.Array[Any]:
     return values if chosen is None else values.take(pa.array(chosen))
 
 
-def _combine_chunks(table: pa.Table, name: str) -> pa.Array:
+def _combine_chunks(table: pa.Table, name: str) -> pa.Array[Any]:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
@@ -269,7 +270,7 @@ def count_rows(source: JoinInput, counter: RowCounter, batch: InputBatch) -> tup
     return ReleasedRows(table, times, None, ends, seqs), evicted, last_us
 
 
-def _nanosecond_times(source: JoinInput, table: pa.Table) -> list[pa.Array]:
+def _nanosecond_times(source: JoinInput, table: pa.Table) -> list[pa.Array[Any]]:
     """Return the time column if it has nanoseconds: event times lack them, and they decide ties last."""
     if source.time is None or (source.unit or getattr(table.schema.field(source.time).type, "unit", "us")) != "ns":
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -269,11 +270,11 @@ def _infer_type(bound: BoundQuery, expr: Expr) -> pa.DataType:
     return evaluate(expr, _empty_columns(bound), 0).type
 
 
-def _empty_columns(bound: BoundQuery) -> Callable[[Column], pa.Array]:
+def _empty_columns(bound: BoundQuery) -> Callable[[Column], pa.Array[Any]]:
     """Return a function that gives each column of the sources without rows."""
     fields = {source.alias: source.fields for source in bound.sources}
 
-    def empty_column(column: Column) -> pa.Array:
+    def empty_column(column: Column) -> pa.Array[Any]:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was never bound')
         return pa.nulls(0, fields[column.source].field(column.name).type)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -199,7 +199,7 @@ def _materialize_timed(
 
 
 def _materialize(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches) -> pa.RecordBatch:
-    def values(expr: Expr) -> pa.Array:
+    def values(expr: Expr) -> pa.Array[Any]:
         return evaluate(expr, lambda column: gather_column(config, reach, found, column), len(found))
 
     return pa.RecordBatch.from_arrays([values(output.expr) for output in config.outputs], schema=config.result)

@@ -11,6 +11,7 @@ NULL side makes the comparison not true, so such rows match nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -145,7 +146,7 @@ def is_orderable(kind: pa.DataType) -> bool:
     )
 
 
-def encode_ordered(values: pa.Array) -> NDArray[np.int64]:
+def encode_ordered(values: pa.Array[Any]) -> NDArray[np.int64]:
     """Return codes that compare like the values; NaN is above every number.
 
     >>> encode_ordered(pa.array([1.5, float("nan"), -2.0, -0.0])).argsort().tolist()

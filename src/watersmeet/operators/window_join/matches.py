@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,9 @@ class PartialMatches:
 Recheck = Callable[[PartialMatches], NDArray[np.bool_]]
 
 
-def gather_column(config: JoinConfig, reach: dict[int, Panes], matches: PartialMatches, column: Column) -> pa.Array:
+def gather_column(
+    config: JoinConfig, reach: dict[int, Panes], matches: PartialMatches, column: Column
+) -> pa.Array[Any]:
     """Return the values of one column for each match."""
     if column.source is None:
         raise InternalError(f'column "{column.name}" was never bound')

@@ -48,8 +48,8 @@ class Pane:
     """
 
     times: Int64s
-    columns: Mapping[str, pa.Array]
-    keys: Mapping[int, pa.Array]
+    columns: Mapping[str, pa.Array[Any]]
+    keys: Mapping[int, pa.Array[Any]]
     codes: Mapping[int, Int64s]
     ends: Int64s | None = None
     seqs: Int64s | None = None
@@ -189,10 +189,10 @@ class Panes:
         """Columns concatenated over all panes, because a caller gathered many of their rows."""
         return {}
 
-    def column(self, name: str, rows: Int32s) -> pa.Array:
+    def column(self, name: str, rows: Int32s) -> pa.Array[Any]:
         return self._gather(f"column {name}", [pane.columns[name] for pane in self.panes], rows)
 
-    def keys(self, key_class: int, rows: Int32s) -> pa.Array:
+    def keys(self, key_class: int, rows: Int32s) -> pa.Array[Any]:
         return self._gather(f"keys {key_class}", [pane.keys[key_class] for pane in self.panes], rows)
 
     def codes(self, key_class: int, rows: Int32s) -> Int64s:
@@ -204,7 +204,7 @@ class Panes:
     def ends(self, rows: Int32s) -> Int64s:
         return self._numbers("ends", [_require(pane.ends) for pane in self.panes], rows)
 
-    def _gather(self, name: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
+    def _gather(self, name: str, parts: list[pa.Array[Any]], rows: Int32s) -> pa.Array[Any]:
         if len(parts) == 1:
             return pc.take(parts[0], pa.array(rows), boundscheck=False)
         if rows.size * 8 >= len(self):  # concatenating once costs less than sorting the rows by pane

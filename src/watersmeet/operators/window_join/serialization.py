@@ -133,13 +133,13 @@ def _restore_duplicate_columns(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _as_int64(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
+def _as_int64(column: pa.ChunkedArray[Any]) -> NDArray[np.int64] | None:
     if column.null_count or not (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)):
         return None
     return np.asarray(_combine_chunks(column).view(pa.int64()).to_numpy())
 
 
-def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -208,7 +208,7 @@ def _unpack_window(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.
 
 def pane_to_table(pane: Pane) -> pa.Table:
     """Return a pane as a table; the first letter of a column name tells its role."""
-    columns: dict[str, pa.Array] = {"t": pa.array(pane.times)}
+    columns: dict[str, pa.Array[Any]] = {"t": pa.array(pane.times)}
     if pane.ends is not None:
         columns["e"] = pa.array(pane.ends)
     if pane.seqs is not None:

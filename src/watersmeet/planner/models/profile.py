@@ -65,9 +65,9 @@ class Profile:
     Index structures: `list`, `hash`, `btree`, `ttree`, and `runs`, the production structure.
 
     Around the kernels: `row_in_s` per ingested row, `count_s` in addition if a ROWS window counts it, `match_s` per
-    match passed on, `row_out_s` per emitted row, `select_s` per row that a predicate is evaluated on, `check_s` per
-    candidate that a predicate is evaluated on, `group_s` per group visited in an aggregation set, `batch_s` per batch,
-    `probe_batch_s` per pane that a batch probes.
+    match passed on, `row_out_s` per emitted row. Predicates: `select_s` per row and `check_s` per candidate that a
+    predicate is evaluated on. Batches: `batch_s` per batch, `probe_batch_s` per pane that a batch probes. `group_s` is
+    the cost per group visited in an aggregation set.
 
     Nested loops: `loop_match_s` per row passed to the next loop, `layout_s` per row laid out for a batch, `scan_s` per
     row whose times and conditions are tested, `loops_batch_s` per batch. `node_batch_s` is the cost of a batch at a

@@ -23,8 +23,8 @@ grid. So the grid of a query's first start is stored next to Spark's own logs be
 start uses it. Every bucket also keeps the grid in its header (`state_store`). If the stored grid is lost, a restart
 with another grid is refused, and no row is lost.
 
-References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares); Okcan, Riedewald, "Processing
-theta-joins using MapReduce" (the grid of two inputs' rows); Appleby, MurmurHash3, the 32-bit variant, with the seed
+References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares). Okcan, Riedewald, "Processing
+theta-joins using MapReduce" (the grid of two inputs' rows). Appleby, MurmurHash3, the 32-bit variant, with the seed
 Spark uses.
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -68,10 +68,10 @@ class Emission(ABC):
 
     @property
     @abstractmethod
-    def _result_fields(self) -> list[pa.Field]: ...
+    def _result_fields(self) -> list[pa.Field[Any]]: ...
 
     @abstractmethod
-    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array[Any]]]:
         """Yield the columns of the rows that carry a batch of results, slice by slice."""
         ...
 
@@ -91,10 +91,10 @@ class BatchedRows(Emission):
         return exploded.select(*(column.alias(name) for column, name in zip(values, self.fields.names, strict=True)))
 
     @property
-    def _result_fields(self) -> list[pa.Field]:
+    def _result_fields(self) -> list[pa.Field[Any]]:
         return [pa.field(f"column_{number}", _list_of(field.type)) for number, field in enumerate(self.fields)]
 
-    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array[Any]]]:
         for piece in slice_by_bytes(to_spark_batch(batch, self.fields), SLICE_BYTES):
             list_rows = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
             ends = pa.array(np.append(np.arange(0, piece.num_rows, list_rows), piece.num_rows).astype(np.int32))
@@ -112,10 +112,10 @@ class PartialGroups(Emission):
     keys: int = 0
 
     @property
-    def _result_fields(self) -> list[pa.Field]:
+    def _result_fields(self) -> list[pa.Field[Any]]:
         return [pa.field(BLOB, pa.binary()), pa.field(BUCKET, pa.int32()), pa.field(ROUND, pa.int32())]
 
-    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array[Any]]]:
         for label, rows in self._by_label(pa.Table.from_batches([batch])):
             for piece in slice_by_bytes(rows):
                 yield [

@@ -1,11 +1,13 @@
 """Integer downcast: 64-bit columns of a packet as 32-bit offsets from their minimum, where these are enough.
 
-A packet is copied about eight times on its way from the packing task to the bucket: through two sockets, into rows,
-into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close together, so half
-of the bytes are enough.
+A packet is copied about eight times on its way from the packing task to the bucket. It passes through two sockets,
+into rows, into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close
+together, so half of the bytes are enough.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,7 @@ def restore_integers(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _downcast(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
+def _downcast(field: pa.Field[Any], values: pa.Array[Any]) -> tuple[pa.Field[Any], pa.Array[Any]]:
     if not _is_int64_or_timestamp(field.type) or values.null_count or not len(values):
         return field, values
     numbers = _as_int64(values)
@@ -42,7 +44,7 @@ def _downcast(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
     )
 
 
-def _restore(pieces: list[tuple[pa.Field, pa.Array]], kind: pa.DataType) -> pa.Array:
+def _restore(pieces: list[tuple[pa.Field[Any], pa.Array[Any]]], kind: pa.DataType) -> pa.Array[Any]:
     if not _is_int64_or_timestamp(kind) or any(values.null_count for _, values in pieces):
         return pa.concat_arrays(
             [_restore([piece], kind) if _is_downcast(piece[0], kind) else piece[1] for piece in pieces]
@@ -59,7 +61,7 @@ def _restore(pieces: list[tuple[pa.Field, pa.Array]], kind: pa.DataType) -> pa.A
     return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
 
 
-def _is_downcast(field: pa.Field, kind: pa.DataType) -> bool:
+def _is_downcast(field: pa.Field[Any], kind: pa.DataType) -> bool:
     """Return whether the column is downcast, judged by its type: its metadata may come from the user."""
     return _is_int64_or_timestamp(kind) and bool(pa.types.is_uint32(field.type))
 
@@ -68,10 +70,10 @@ def _is_int64_or_timestamp(kind: pa.DataType) -> bool:
     return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
 
 
-def _as_int64(values: pa.Array) -> NDArray[np.int64]:
+def _as_int64(values: pa.Array[Any]) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = values.view(pa.int64()).to_numpy()
     return numbers
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def _one_array(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

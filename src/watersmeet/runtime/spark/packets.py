@@ -86,7 +86,7 @@ def _encode_packet_batch(packets: list[Packet]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, _concat_blobs([packet.blob for packet in packets])], schema=PACKED)
 
 
-def _concat_blobs(blobs: list[bytes | pa.Buffer]) -> pa.Array:
+def _concat_blobs(blobs: list[bytes | pa.Buffer]) -> pa.Array[Any]:
     ends = np.cumsum([0, *map(len, blobs)]).astype(np.int32)
     joined = blobs[0] if len(blobs) == 1 else b"".join(blobs)
     return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(joined)])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -227,7 +228,7 @@ class _SelectedRows:
             return self._identity(rows)
         return encode_keys(self._values(dict(self.source.keys)[axis.key_class], rows))
 
-    def _values(self, expr: Expr, rows: Int64s) -> pa.Array:
+    def _values(self, expr: Expr, rows: Int64s) -> pa.Array[Any]:
         return evaluate(expr, _column_reader(self.table, rows), rows.size)
 
     def _identity(self, rows: Int64s) -> Int64s:
@@ -242,11 +243,11 @@ class _SelectedRows:
         return reduce(combine_codes, codes)
 
 
-def _column_reader(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array]:
+def _column_reader(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array[Any]]:
     """Return a function that reads columns of some rows of a table and gathers each column once."""
-    gathered: dict[str, pa.Array] = {}
+    gathered: dict[str, pa.Array[Any]] = {}
 
-    def column(requested: Column) -> pa.Array:
+    def column(requested: Column) -> pa.Array[Any]:
         if requested.name not in gathered:
             values = _one_array(table, requested.name)
             gathered[requested.name] = values if rows.size == len(values) else values.take(pa.array(rows))
@@ -268,7 +269,7 @@ def _gather_chunks(tables: Iterable[pa.Table], max_bytes: int) -> Iterator[pa.Ta
         yield pa.concat_tables(gathered)
 
 
-def _one_array(table: pa.Table, name: str) -> pa.Array:
+def _one_array(table: pa.Table, name: str) -> pa.Array[Any]:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 

@@ -75,7 +75,7 @@ def _to_nested_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _check_spark_type(field: pa.Field) -> pa.DataType:
+def _check_spark_type(field: pa.Field[Any]) -> pa.DataType:
     kind = to_spark_type(field.type)
     if pa.types.is_decimal(kind) and (kind.precision > 38 or kind.scale < 0):
         raise InputError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,7 +133,7 @@ class CandidatePairs:
         is_probing = number in self.probing.parts
         return (self.probing.parts[number], self.left) if is_probing else (self.probed.parts[number], self.right)
 
-    def column(self, ref: Column) -> pa.Array:
+    def column(self, ref: Column) -> pa.Array[Any]:
         if ref.source is None:
             raise InternalError(f'column "{ref.name}" was never bound')
         pane, rows = self.part(self.probing.config.aliases[ref.source])
