@@ -1,4 +1,4 @@
-"""A damaged Spark checkpoint is run_repair and the query resumes: every row is emitted exactly once."""
+"""A damaged Spark checkpoint is repaired and the query resumes: every row is emitted exactly once."""
 
 from __future__ import annotations
 
