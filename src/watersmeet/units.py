@@ -16,7 +16,7 @@ _LEAST_PERCENT = 0.01
 
 
 def format_cores(cpu_per_s: float) -> str:
-    """Format CPU seconds per second as a share of one core, or as a number of cores from one core on.
+    """Format CPU seconds per second as a percentage of a core, or, from one core on, as a number of cores.
 
     >>> format_cores(0.00324), format_cores(0.156), format_cores(3.36e-08), format_cores(3.2)
     ('0.3 % of a core', '15.6 % of a core', '< 0.01 % of a core', '3.2 cores')
@@ -27,7 +27,7 @@ def format_cores(cpu_per_s: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Format a share as a percentage with one decimal.
+    """Format a share as a percentage: one decimal, but two below 0.1 % and none from 100 % on.
 
     >>> format_percent(0.022), format_percent(0.0005), format_percent(1e-9), format_percent(1), format_percent(0)
     ('2.2 %', '0.05 %', '< 0.01 %', '100 %', '0 %')
@@ -43,7 +43,7 @@ def format_percent(share: float) -> str:
 
 
 def format_selectivity(share: float) -> str:
-    """Format a share that may be tiny: as a percentage, or as one in so many.
+    """Format a share as a percentage, or below 0.1 % as `1 in N`.
 
     >>> format_selectivity(1 / 3), format_selectivity(0.002), format_selectivity(1 / 500_000)
     ('33.3 %', '0.2 %', '1 in 500,000')
@@ -91,7 +91,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a length of time in the largest unit of which it holds at least one.
+    """Format a duration in the largest unit that it reaches.
 
     >>> format_duration(2.592e6), format_duration(90), format_duration(1), format_duration(0.25), format_duration(3_600)
     ('30 days', '1.5 minutes', '1 s', '250 ms', '1 hour')

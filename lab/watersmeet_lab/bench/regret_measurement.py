@@ -30,13 +30,14 @@ from watersmeet.runtime.planning import explain_sample, read_planning_sample
 from watersmeet_lab.bench.expected_rows import have_same_rows
 from watersmeet_lab.bench.regret_workloads import RegretWorkload
 
-#: A plan with a longer predicted time is not run, but counted. Workloads are sized so that there is none.
+#: Plans that are predicted to take longer are counted but not run. The workloads are sized so that there are none.
 MAX_PREDICTED_S = 60.0
 
 #: A plan that takes this many times the best time is not repeated.
 SLOW_FACTOR = 3.0
 
-#: Number of fastest plans that are measured again, in turns with the chosen one: regret is a ratio of two of them.
+#: Number of fastest plans that are measured again, in turns with the chosen plan. Regret is a ratio of two of these
+#: times, so noise must not decide it.
 FINALISTS = 6
 #: Limits that the suite must meet.
 MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
@@ -87,12 +88,14 @@ def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
     >>> rank_correlation([1, 2, 3, 4], [10, 20, 40, 30])
     0.8
     """
-    first, second = _ranks(np.asarray(left, np.float64)), _ranks(np.asarray(right, np.float64))
-    spread = float(np.sqrt(np.square(first).sum() * np.square(second).sum()))
-    return round(float((first * second).sum()) / spread, 12) if spread else 1.0
+    first, second = _centered_ranks(np.asarray(left, np.float64)), _centered_ranks(np.asarray(right, np.float64))
+    norm = float(np.sqrt(np.square(first).sum() * np.square(second).sum()))
+    return round(float((first * second).sum()) / norm, 12) if norm else 1.0
 
 
-def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _centered_ranks(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     ordered = np.sort(values)
     ranks = (np.searchsorted(ordered, values) + np.searchsorted(ordered, values, side="right") - 1) / 2
     return np.asarray(ranks - ranks.mean(), np.float64)
@@ -117,31 +120,38 @@ def measure_regret(
     """
     rounds, seconds = workload.rounds(scale), workload.seconds * scale
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
-    bound, about = explain_workload(workload, tables, seconds)
-    profile = profile or about.profile
-    plans = dict.fromkeys((about.plan, *enumerate_plans(bound, about.config, about.workload, profile, most)))
+    bound, explanation = explain_workload(workload, tables, seconds)
+    profile = profile or explanation.profile
+    plans = dict.fromkeys(
+        (explanation.plan, *enumerate_plans(bound, explanation.config, explanation.workload, profile, most))
+    )
     predicted = {
-        plan: cost_plan(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans
+        plan: cost_plan(explanation.config, explanation.workload, profile, plan).cost.cpu_per_s * seconds
+        for plan in plans
     }
-    candidates = [plan for plan in plans if predicted[plan] <= MAX_PREDICTED_S or plan == about.plan]
-    expected = _run_plan(workload, tables, rounds, about.plan)[0]
-    gc.freeze()  # later collections then look only at the garbage of each run
+    candidates = [plan for plan in plans if predicted[plan] <= MAX_PREDICTED_S or plan == explanation.plan]
+    expected = _run_plan(workload, tables, rounds, explanation.plan)[0]
+    gc.freeze()  # later collections skip all objects that exist now
     spent: dict[Plan, float] = {}
     for plan in candidates:
         rows, spent[plan] = _run_plan(workload, tables, rounds, plan)
         if not have_same_rows(rows, expected):
-            raise WatersmeetError(f"{workload.name}: {plan} returns other rows than {about.plan}")
+            raise WatersmeetError(f"{workload.name}: {plan} and {explanation.plan} return different rows")
     for _ in range(repeats - 1):
         limit = SLOW_FACTOR * min(spent.values())
-        for plan in [each for each in candidates if spent[each] <= limit or each == about.plan]:
+        for plan in [each for each in candidates if spent[each] <= limit or each == explanation.plan]:
             spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
     finalists = sorted(candidates, key=lambda plan: spent[plan])[:FINALISTS]
     for _ in range(2 * repeats):
-        for plan in dict.fromkeys((about.plan, *finalists)):
+        for plan in dict.fromkeys((explanation.plan, *finalists)):
             spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
     timed = {plan: TimedPlan(plan, predicted[plan], spent[plan]) for plan in candidates}
     return Regret(
-        workload.name, len(workload.streams), timed[about.plan], tuple(timed.values()), len(plans) - len(candidates)
+        workload.name,
+        len(workload.streams),
+        timed[explanation.plan],
+        tuple(timed.values()),
+        len(plans) - len(candidates),
     )
 
 
@@ -160,13 +170,13 @@ def _run_plan(
 
 
 def format_regret(found: Regret) -> str:
-    left_out = f", {found.excluded_plans} excluded as too slow" if found.excluded_plans else ""
+    excluded = f", {found.excluded_plans} excluded as too slow" if found.excluded_plans else ""
     return (
         f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen "
         f"{found.chosen.plan.algorithm:<11}"
         f" {found.chosen.measured_s * 1e3:7.1f} ms  best {found.best.plan.algorithm:<11} "
         f"{found.best.measured_s * 1e3:7.1f} ms"
-        f"  {len(found.timed_plans)} plans{left_out}"
+        f"  {len(found.timed_plans)} plans{excluded}"
     )
 
 

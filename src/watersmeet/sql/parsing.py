@@ -18,8 +18,8 @@ MAX_SOURCES = 32
 def parse(text: str) -> Query:
     """Parse a query's text.
 
-    Names are kept as written, except that a source is called by its name in FROM. Every mistake is a `QueryError` with
-    its place.
+    Names keep their spelling, except that references to a source take the spelling of its alias in FROM. Every mistake
+    raises a `QueryError` that marks its position in the text.
 
     >>> query = parse("SELECT a.item FROM sales [RANGE 1 HOUR] AS a, stock [ROWS 10] AS b WHERE a.item = B.item")
     >>> print(query)
@@ -50,13 +50,13 @@ def _build_query(select: exp.Select, text: str) -> Query:
         raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=node_span(tables[MAX_SOURCES]))
     sources = tuple(_build_source(table) for table in tables)
     translator = Translator([source.alias for source in sources])
-    written: list[ParsedConstraint] = select.args.get("pairs") or []
+    constraints: list[ParsedConstraint] = select.args.get("pairs") or []
     return Query(
         sources=sources,
         select=tuple(_build_item(item, translator) for item in select.expressions),
         where=_build_where([join.args.get("on") for join in joins], select.args.get("where"), translator),
-        all_pairs_us=_find_all_pairs_us(written),
-        pairs=tuple(_build_pair(pair, translator) for pair in written if pair.names is not None),
+        all_pairs_us=_find_all_pairs_us(constraints),
+        pairs=tuple(_build_pair(pair, translator) for pair in constraints if pair.names is not None),
         group_by=tuple(translator.translate(key) for key in select.args.get("group") or ()),
         having=_translate_optional(select.args.get("having"), translator),
         every_us=select.args.get("every"),
@@ -80,27 +80,27 @@ def _build_item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
 
 
 def _build_where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
-    """Join the conditions of JOINs and WHERE by AND.
+    """Combine the conditions of JOINs and WHERE with AND.
 
     The condition of a JOIN sees its own source and those before it.
     """
-    written = [
+    translated = [
         translator.translate_join_condition(each, visible)
         for visible, each in enumerate(conditions, start=2)
         if each is not None
     ]
     if where is not None:
-        written.append(translator.translate(where))
-    if len(written) <= 1:
-        return written[0] if written else None
-    return conjunction(tuple(part for condition in written for part in conjuncts(condition)))
+        translated.append(translator.translate(where))
+    if len(translated) <= 1:
+        return translated[0] if translated else None
+    return conjunction(tuple(part for condition in translated for part in conjuncts(condition)))
 
 
-def _find_all_pairs_us(written: list[ParsedConstraint]) -> int | None:
-    lengths = [pair for pair in written if pair.names is None]
-    if len(lengths) > 1:
-        raise QueryError("WINDOW = … for all pairs is given twice", span=lengths[1].span)
-    return lengths[0].length_us if lengths else None
+def _find_all_pairs_us(constraints: list[ParsedConstraint]) -> int | None:
+    unnamed = [constraint for constraint in constraints if constraint.names is None]
+    if len(unnamed) > 1:
+        raise QueryError("WINDOW = … for all pairs is given twice", span=unnamed[1].span)
+    return unnamed[0].length_us if unnamed else None
 
 
 def _build_pair(pair: ParsedConstraint, translator: Translator) -> PairConstraint:

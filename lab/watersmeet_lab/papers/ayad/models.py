@@ -13,7 +13,7 @@ from watersmeet.planner.models.ayad_search import JoinPredicate, JoinQuery, cost
 from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
 A, B, C = (SourceNode(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
-MILLISECONDS = tuple(step / 1000 for step in range(1, 121))
+ROW_TIMES_S = tuple(step / 1000 for step in range(1, 121))
 
 
 def example_1(row_s: float) -> JoinQuery:
@@ -38,9 +38,9 @@ def example_1_plans(row_s: float) -> dict[str, PlanNode]:
     }
 
 
-def figure_7(rows_s: Sequence[float] = MILLISECONDS) -> FigureLines:
-    """Compute the highest output rate of each plan with its drop boxes, over the seconds a join takes per row."""
-    return figure_from_points("row_s", {row_s: _outputs(row_s) for row_s in rows_s})
+def figure_7(row_times_s: Sequence[float] = ROW_TIMES_S) -> FigureLines:
+    """Compute the highest output rate of each plan with its drop boxes, over the seconds that a join takes per row."""
+    return figure_from_points("row_s", {row_s: _outputs(row_s) for row_s in row_times_s})
 
 
 def _outputs(row_s: float) -> dict[str, float]:

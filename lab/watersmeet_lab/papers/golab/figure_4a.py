@@ -18,7 +18,7 @@ SCALE = 20
 STREAMS = scale_streams((StreamSpec(1, 100, 50),) * 4, SCALE)
 BUCKETS = {"NLJ": 1, "HASH2": 2, "HASH10": 10, "HASH30": 30}
 TAUS = (1 / unit_us(STREAMS), 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 50.0)
-#: The best τ of each, according to the paper.
+#: The best τ of each hash join, according to the paper.
 PAPER_BEST = {"HASH2": 4, "HASH10": 15, "HASH30": 30}
 _ROWS = 20_000
 
@@ -114,13 +114,13 @@ def _explain_curves(rates: Rates, work: Rates) -> str:
     shares = [abs(fits[name].per_unit[1]) * passes[name][1] * rates[name].y[1] / 1e9 for name in rates]
     grows = fits[hashed[-1]].per_unit[1] > 2 * fits[hashed[0]].per_unit[1]
     return (
-        "with a time per tuple of a constant, the comparisons and the passes of evaluation and expiration, one pass "
-        "comes to "
+        "we fit the time per tuple as a constant plus its comparisons plus its passes of evaluation and expiration. "
+        "One pass takes "
         + ", ".join(f"{fits[name].per_unit[1]:,.0f} ns ({name})" for name in hashed)
-        + " by the fits of the curves, which explain "
+        + "; the fits explain "
         + ", ".join(f"{fits[name].explained_share:.0%}" for name in hashed)
-        + f" of their variance. It {'grows' if grows else 'does not grow'} with the buckets; the paper's does, which "
-        "visits empty ones. "
+        + f" of the variance. A pass {'takes' if grows else 'does not take'} longer with more buckets; in the paper it "
+        "does, because it visits empty buckets. "
         f"From τ = {rates['NLJ'].x[1]:g} on, passes are at most {max(shares):.0%} of a tuple's time, and comparisons "
         "grow by "
         f"{max(grown.values()):.0%} up to the largest τ"

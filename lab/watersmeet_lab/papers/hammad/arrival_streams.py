@@ -28,7 +28,7 @@ class ArrivalSequence:
 
 
 def poisson_arrivals(rates_per_s: Sequence[float], rows: int, values: int, seed: int = 0) -> ArrivalSequence:
-    """Generate exponential gaps with a mean per stream, and uniform values in a small range."""
+    """Generate streams with exponential gaps at these rates, and uniform values below `values`."""
     rng = np.random.default_rng(seed)
     seconds = 1.1 * rows / sum(rates_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in rates_per_s]
@@ -38,10 +38,10 @@ def poisson_arrivals(rates_per_s: Sequence[float], rows: int, values: int, seed:
 def toggling_arrivals(
     steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int
 ) -> ArrivalSequence:
-    """Generate steady streams, and a last one whose rate toggles after every `every` of its own rows."""
+    """Generate steady streams, and a last one whose rate toggles whenever it has sent `every` rows."""
     rng = np.random.default_rng(0)
-    most = rows  # an upper limit for the last stream
-    means = np.where(np.arange(most) // every % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
+    # The last stream has at most `rows` rows in the result, so that many gaps are enough.
+    means = np.where(np.arange(rows) // every % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
     seconds = 1.1 * rows / sum(steady_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in steady_per_s]
     return merge_streams([*(np.cumsum(each) for each in gaps), np.cumsum(rng.exponential(means))], rows, values, rng)
@@ -50,13 +50,13 @@ def toggling_arrivals(
 def store_arrivals(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 0) -> ArrivalSequence:
     """Generate sales of stores that open at 7:30 and close at 20:00, busiest in the middle of the day."""
     rng = np.random.default_rng(seed)
-    opens_us, open_us = 7.5 * HOUR_US, 12.5 * HOUR_US
+    opening_us, open_length_us = 7.5 * HOUR_US, 12.5 * HOUR_US
     per_day = int(rows_per_hour * 12.5)
     days = 2 + rows // (per_day * count)
     times = [
         np.sort(
             np.concatenate(
-                [day * 24 * HOUR_US + opens_us + open_us * rng.beta(1.6, 1.6, per_day) for day in range(days)]
+                [day * 24 * HOUR_US + opening_us + open_length_us * rng.beta(1.6, 1.6, per_day) for day in range(days)]
             )
         )
         for _ in range(count)
@@ -67,7 +67,7 @@ def store_arrivals(count: int, rows: int, items: int, rows_per_hour: float, seed
 def merge_streams(
     times: Sequence[NDArray[np.float64]], rows: int, values: int, rng: np.random.Generator
 ) -> ArrivalSequence:
-    """Merge the streams in time order and return the first rows."""
+    """Merge the streams in time order, keep the first `rows` rows, and draw a value for each."""
     everything = np.concatenate(times)
     stream = np.repeat(np.arange(len(times)), [each.size for each in times])
     order = np.argsort(everything, kind="stable")[:rows]

@@ -1,6 +1,6 @@
 """Figure 14: a path through four streams, in either direction: NLW-join against LCA.
 
-Runs have similar rates and very different rates.
+The streams have similar rates in some runs, and very different rates in others.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from watersmeet_lab.papers.hammad.service_time import NLW, ServiceTimes, measure
 
 NAMES = (NLW, LCA)
 RATES = {"similar": (450.0, 500.0, 550.0, 500.0), "very different": (1000.0, 700.0, 300.0, 10.0)}
-#: Windows per step in milliseconds, shorter and longer than the gaps of the slow stream. The number of
-#: values keeps results few.
+#: Number of distinct values by window per step in milliseconds. One window is shorter than the gaps of the slow stream,
+#: one is longer. The number of values keeps results few.
 STEPS_MS = {20: 20, 250: 500}
 SHORT_MS, LONG_MS = STEPS_MS
 _BLOCKS = 6
 
-#: By step and by rates.
+#: Service times by step and rates, then by algorithm.
 Measured = dict[tuple[int, str], dict[str, ServiceTimes]]
 
 
@@ -51,10 +51,10 @@ def figure_14(effort: Effort) -> Exhibit:
 def _measure_rates(effort: Effort, step_ms: int, rates: tuple[float, ...]) -> dict[str, ServiceTimes]:
     blocks = 1 if effort.quick else _BLOCKS
     steps_us = np.full(3, step_ms * SECOND_US // 1000, np.int64)
-    chosen = {name: refined_kernel(name, path_pair_windows(steps_us), along_path(steps_us)) for name in NAMES}
+    kernels = {name: refined_kernel(name, path_pair_windows(steps_us), along_path(steps_us)) for name in NAMES}
     fill = int(2 * sum(rates))
     return measure_service_times(
-        effort, poisson_arrivals(rates, fill + 1000 * blocks + 1, STEPS_MS[step_ms]), chosen, first=fill
+        effort, poisson_arrivals(rates, fill + 1000 * blocks + 1, STEPS_MS[step_ms]), kernels, first=fill
     )
 
 

@@ -70,11 +70,11 @@ def _winner_claim(name: str, printed: str, costs: Costs) -> Claim:
         f"the estimated winner is the measured winner, {name} workload",
         f"{printed} in both",
         f"estimated {by_estimate}, measured {by_measure}: {1e3 * costs[by_measure][1]:.3f} ms per second against "
-        f"{1e3 * costs[printed][1]:.3f} of {printed}",
+        f"{1e3 * costs[printed][1]:.3f} for {printed}",
         holds=by_estimate == by_measure,
         difference=""
         if by_measure == printed
         else f"{by_measure} instead of {printed}: our hash windows are cheaper to probe and to update than trees, so "
-        "a tree is never the best",
+        "no pair with a tree is the best",
         reason="the two cost nearly the same",
     )

@@ -6,8 +6,7 @@ from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, FigureLines, Line, LinePanel, Plot, figure_from_points, lines_table
-from watersmeet_lab.papers.kang.models import PAIRS
-from watersmeet_lab.papers.kang.models import figure_2 as modelled
+from watersmeet_lab.papers.kang.models import PAIRS, figure_2
 from watersmeet_lab.papers.kang.structure_costs import (
     calibrate_structures,
     estimate_pair_costs,
@@ -32,7 +31,7 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
         points[a_per_s] = measure_pairs(
             effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.scale_rows(_SECONDS, least=4)
         )
-    ours, theirs = figure_from_points("a_per_s", points), estimate_pair_costs(PAIRS, rates, ROWS, weights)
+    measured, estimated = figure_from_points("a_per_s", points), estimate_pair_costs(PAIRS, rates, ROWS, weights)
     return Exhibit(
         "Figures 2 and 3: estimated and measured costs",
         f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, "
@@ -41,28 +40,28 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
         "paper's weights. Middle: the same formulas with our weights, calibrated on this machine. Right: measured, "
         f"{effort.scale_rows(_SECONDS, least=4)} "
         "seconds' worth of tuples in one batch, CPU time.",
-        tuple(_claims(theirs, ours)),
+        tuple(_claims(estimated, measured)),
         (
             weights_table(weights),
             lines_table(
                 "figure-3",
                 "Figure 3: CPU seconds per second, measured",
-                [Line(name, ours.x, line) for name, line in ours.lines],
+                [Line(name, measured.x, line) for name, line in measured.lines],
                 "λa",
             ),
         ),
-        (_plot(theirs, ours),),
+        (_plot(estimated, measured),),
     )
 
 
-def _plot(theirs: FigureLines, ours: FigureLines) -> Plot:
+def _plot(estimated: FigureLines, measured: FigureLines) -> Plot:
     x_label, y_label = "λa / λb", "ms of CPU per second"
     panels = tuple(
         LinePanel(title, x_label, unit, _scale_lines(figure, scale), log_x=True, log_y=True)
         for title, unit, figure, scale in (
-            ("Figure 2: the paper's weights", "cost per unit of time", modelled(), 1.0),
-            ("Figure 2: our weights", y_label, theirs, 1e3),
-            ("Figure 3: measured", y_label, ours, 1e3),
+            ("Figure 2: the paper's weights", "cost per unit of time", figure_2(), 1.0),
+            ("Figure 2: our weights", y_label, estimated, 1e3),
+            ("Figure 3: measured", y_label, measured, 1e3),
         )
     )
     return Plot("figures-2-and-3", "Figures 2 and 3: cost of eight pairs of structures", panels)
@@ -74,7 +73,7 @@ def _scale_lines(figure: FigureLines, scale: float) -> tuple[Line, ...]:
 
 
 def list_winners(figure: FigureLines) -> list[str]:
-    """Return the lowest line along the axis, in order; a win within the tie margin does not end a run."""
+    """Return the lowest lines along the axis, in order; a line stays the winner while it is within the tie margin."""
     found: list[str] = []
     for place in range(len(figure.x)):
         lowest = figure.lowest_line(place)
@@ -84,60 +83,60 @@ def list_winners(figure: FigureLines) -> list[str]:
     return found
 
 
-def _claims(theirs: FigureLines, ours: FigureLines) -> list[Claim]:
-    estimated, seen = list_winners(theirs), list_winners(ours)
-    rankings = [_rank_agreement(theirs, ours, place) for place in range(len(ours.x))]
+def _claims(estimated: FigureLines, measured: FigureLines) -> list[Claim]:
+    estimated_winners, measured_winners = list_winners(estimated), list_winners(measured)
+    rankings = [_rank_agreement(estimated, measured, place) for place in range(len(measured.x))]
     return [
         shape_claim(
             "kang.figure3.crossings",
             "the measured curves cross in the same order as the estimated ones",
             "TN, TH, HH, HT, NT in both",
-            f"estimated with our weights {', '.join(estimated)}; measured {', '.join(seen)}",
-            holds=estimated == seen,
+            f"estimated with our weights {', '.join(estimated_winners)}; measured {', '.join(measured_winners)}",
+            holds=estimated_winners == measured_winners,
             difference=""
-            if seen == ["TN", "TH", "HH", "HT", "NT"]
-            else "other winners than the paper's: probing and updating a hash window costs less here than a path down "
-            "a tree at any rate, as section 5.1 expects of small buckets; so trees win at no rate",
+            if measured_winners == ["TN", "TH", "HH", "HT", "NT"]
+            else "the winners differ from the paper's: at every rate, probing and updating a hash window costs less "
+            "here than following a path down a tree, as section 5.1 expects for small buckets",
             reason="the estimate and the measurement differ where two pairs cost nearly the same",
         ),
         shape_claim(
             "kang.figure3.shape",
             "the cost model predicts the shape of the curves",
             "quite accurate",
-            f"{min(rankings):.0%} to {max(rankings):.0%} of all pairs of curves are ranked alike, over {len(ours.x)} "
-            "places",
+            f"{min(rankings):.0%} to {max(rankings):.0%} of all pairs of curves are ranked alike, at "
+            f"{len(measured.x)} rates",
             holds=sum(rankings) / len(rankings) > 0.85,
             difference=""
             if min(rankings) > 0.9
-            else "where they are not, curves are within a few per cent of each other or a tree is involved",
+            else "where the rankings differ, the curves are within a few per cent of each other or a tree is involved",
         ),
-        _asymmetric_claim(ours),
+        _asymmetric_claim(measured),
     ]
 
 
-def _rank_agreement(theirs: FigureLines, ours: FigureLines, place: int) -> float:
+def _rank_agreement(estimated: FigureLines, measured: FigureLines, place: int) -> float:
     """Return the share of line pairs that both figures rank alike at this place.
 
     Pairs that are nearly equal when measured are ignored.
     """
-    names = [name for name, _ in ours.lines]
-    alike, asked = 0, 0
+    names = [name for name, _ in measured.lines]
+    alike, compared = 0, 0
     for at, one in enumerate(names):
         for other in names[:at]:
-            here, there = (figure.line(one)[place] / figure.line(other)[place] for figure in (ours, theirs))
+            here, there = (figure.line(one)[place] / figure.line(other)[place] for figure in (measured, estimated))
             if abs(here - 1) > _TIE:
-                asked, alike = asked + 1, alike + ((here > 1) == (there > 1))
-    return alike / asked if asked else 1.0
+                compared, alike = compared + 1, alike + ((here > 1) == (there > 1))
+    return alike / compared if compared else 1.0
 
 
-def _asymmetric_claim(ours: FigureLines) -> Claim:
-    ends = (0, len(ours.x) - 1)
+def _asymmetric_claim(measured: FigureLines) -> Claim:
+    ends = (0, len(measured.x) - 1)
     gains = []
     for place in ends:
-        at = {name: line[place] for name, line in ours.lines}
+        at = {name: line[place] for name, line in measured.lines}
         best = min((name for name in at if name[0] != name[1]), key=lambda name: at[name])
         symmetric = min(("HH", "TT"), key=lambda name: at[name])
-        gains.append((1 - at[best] / at[symmetric], best, symmetric, ours.x[place]))
+        gains.append((1 - at[best] / at[symmetric], best, symmetric, measured.x[place]))
     return shape_claim(
         "kang.figure3.asymmetric",
         "where the rates differ, an asymmetric pair beats every symmetric one",

@@ -8,13 +8,13 @@ from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.limited_strategies import measure_strategies
 from watersmeet_lab.papers.kang.models import figure_5, figure_6, figure_7
 
-#: Output rates that follow from the paper's parameters, the best strategy first.
+#: Output rates in the paper's figures, computed from its parameters; the best strategy first.
 PRINTED_RATES = {
     5: {"MaxA": 200.0, "by rate": 180.0, "equal": 150.0, "by window": 133.3, "MaxB": 100.0},
     6: {"MaxA": 250.0, "inverse": 216.7, "equal": 150.0, "proportional": 83.3, "MaxB": 50.0},
     7: {"MaxA/MaxB": 10.0, "MaxB/MaxA": 10.0, "equal": 5.0, "MaxA/MaxA": 0.0, "MaxB/MaxB": 0.0},
 }
-SHORT = {5: "computing is short", 6: "memory is short", 7: "both are short"}
+LIMITED_RESOURCES = {5: "CPU is limited", 6: "memory is limited", 7: "both are limited"}
 _SECONDS = 400
 
 #: Output rates by figure and strategy.
@@ -36,8 +36,8 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
         "Figures 5 to 7: limited resources",
         "Figure 5: λa 800, λb 200, A 100, B 200, σ 0.01, μ 100. Figure 6: λa 10, λb 50, M 1000, σ 0.005. Figure 7: μ "
         "10, M 100, σ 0.01. "
-        "From the cost "
-        "model; and measured: each direction of the join run by our engine, with drop boxes that keep a random share "
+        "Model: the "
+        "cost model. Measured: our engine runs each direction of the join, with drop boxes that keep a random share "
         "of the probes or of the window.",
         tuple(claim for number in PRINTED_RATES for claim in _claims(number, model[number], ours[number])),
         (
@@ -56,16 +56,18 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
 
 
 def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> list[Claim]:
-    printed, short = PRINTED_RATES[number], SHORT[number]
+    printed, limit = PRINTED_RATES[number], LIMITED_RESOURCES[number]
     best = max(model.values())
     winners = tuple(name for name in printed if model[name] == best)
     return [
         *(
-            exact_claim(f"kang.figure{number}.{name}", f"rows per second by {name}, {short}", rate, model[name], 1)
+            exact_claim(
+                f"kang.figure{number}.{name}", f"rows per second with strategy {name}, {limit}", rate, model[name], 1
+            )
             for name, rate in printed.items()
         ),
         words_claim(
-            f"kang.figure{number}.winner", f"the best strategy, {short}", tuple(printed)[: len(winners)], winners
+            f"kang.figure{number}.winner", f"the best strategy, {limit}", tuple(printed)[: len(winners)], winners
         ),
         _measured_claim(number, ours),
     ]
@@ -76,7 +78,7 @@ def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
     errors = [abs(ours[name] - rate) / max(printed.values()) for name, rate in printed.items()]
     return shape_claim(
         f"kang.figure{number}.measured",
-        f"our engine with drop boxes reaches the output rate of each strategy, {SHORT[number]}",
+        f"our engine with drop boxes reaches the output rate of each strategy, {LIMITED_RESOURCES[number]}",
         "the results conformed to the analysis",
         ", ".join(f"{name} {ours[name]:.1f}" for name in printed) + " rows per second",
         holds=max(errors) < 0.04,
@@ -87,7 +89,7 @@ def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
 def _panel(number: int, model: dict[str, float], ours: dict[str, float]) -> BarPanel:
     names = tuple(PRINTED_RATES[number])
     return BarPanel(
-        f"Figure {number}: {SHORT[number]}",
+        f"Figure {number}: {LIMITED_RESOURCES[number]}",
         "rows per second",
         names,
         (

@@ -29,12 +29,12 @@ FIGURE_7 = LimitedJoin(Pair(10, 10), Pair(100, 100), 0.01)
 
 
 def figure_2(
-    a_of_thousand: Sequence[float] = (0.5, 1, 5, 10, *range(50, 951, 50), 990, 995, 999, 999.5),
+    a_rates_per_s: Sequence[float] = (0.5, 1, 5, 10, *range(50, 951, 50), 990, 995, 999, 999.5),
     weights: Weights = PAPER_WEIGHTS,
 ) -> FigureLines:
     """Compute the cost of the eight pairs over the share of A in 1000 arrivals per second, windows of 5000 rows."""
     points = {}
-    for a_per_s in a_of_thousand:
+    for a_per_s in a_rates_per_s:
         streams = TwoStreams(5000, 5000, a_per_s, 1000 - a_per_s)
         points[a_per_s] = {pair: pair_cost(pair, streams, weights) for pair in PAIRS}
     return figure_from_points("a_per_s", points)

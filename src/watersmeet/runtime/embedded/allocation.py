@@ -3,7 +3,7 @@
 The later row of a pair finds it by probing the other stream's window. So the join is two directed joins: A's rows into
 B's window and B's rows into A's. A row draws twice, once to probe and once to be stored, by two seeded hashes of its
 identity; a replay keeps the same rows. The ledger counts a row as shed when it is kept in neither role. An aggregation
-combines the pairs of both directions (`operators.shed.allocated`).
+combines the pairs of both directions (`operators.shed.aggregation`).
 
 References: Kang, Naughton, Viglas, section 5.2.
 """
