@@ -45,7 +45,7 @@ def status_of(address: DashboardAddress, path: str = "/api/plan") -> int:
 
 def test_all_but_a_few_of_many_idle_connections_are_closed(served_run: ServedRun) -> None:
     limits = ConnectionLimits(max_connections=8, request_timeout_s=3_600)
-    with serve(served_run.shown, 0, limits=limits) as address, idle_connections(address.port, MANY) as idle:
+    with serve(served_run.content, 0, limits=limits) as address, idle_connections(address.port, MANY) as idle:
         for connection in idle[: MANY - limits.max_connections]:
             wait_until_closed(connection)
         assert status_of(address) == 200
@@ -53,7 +53,7 @@ def test_all_but_a_few_of_many_idle_connections_are_closed(served_run: ServedRun
 
 def test_a_connection_that_sends_no_request_is_closed(served_run: ServedRun) -> None:
     with (
-        serve(served_run.shown, 0, limits=ConnectionLimits(request_timeout_s=0.01)) as address,
+        serve(served_run.content, 0, limits=ConnectionLimits(request_timeout_s=0.01)) as address,
         idle_connections(address.port, 3) as idle,
     ):
         with suppress(ConnectionError):  # it may be closed already
@@ -65,7 +65,7 @@ def test_a_connection_that_sends_no_request_is_closed(served_run: ServedRun) -> 
 def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served_run: ServedRun) -> None:
     limits = ConnectionLimits(max_connections=2, request_timeout_s=3_600)
     with (
-        serve(served_run.shown, 0, limits=limits) as address,
+        serve(served_run.content, 0, limits=limits) as address,
         socket.create_connection(("127.0.0.1", address.port)) as asking,
     ):
         head = (
