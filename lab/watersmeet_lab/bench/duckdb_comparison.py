@@ -24,9 +24,9 @@ Tables = Mapping[str, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class FiniteRunResult:
-    """Results of both systems on finite tables, the expected rows, and the reasons for missing systems."""
+    """Results of both systems on finite tables, the expected rows, and the reasons for skipped systems."""
 
-    answer: ExpectedRows
+    expected: ExpectedRows
     systems: tuple[SystemResult, ...]
     skipped: Mapping[str, str]
 
@@ -38,7 +38,7 @@ def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
     return PeerComparison(
         workload.name,
         _count_rows(tables),
-        found.answer.rows,
+        found.expected.rows,
         workload.seed,
         found.systems,
         found.skipped,
@@ -49,15 +49,15 @@ def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
 def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = REPEATS) -> FiniteRunResult:
     """Run the embedded engine and DuckDB, on all cores and on one, in turns.
 
-    Each keeps the best of a few repeats. Raise an error if their rows differ.
+    The result of each is its best of `repeats` runs. Raise an error if their rows differ.
     """
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
-    answers: list[ExpectedRows] = []
+    expected: list[ExpectedRows] = []
 
     def check_rows(name: str, found: pa.Table) -> None:
-        if not answers:
-            answers.append(ExpectedRows.from_result(workload, found))
-        answers[0].check_table(name, found)
+        if not expected:
+            expected.append(ExpectedRows.from_result(workload, found))
+        expected[0].check_table(name, found)
 
     calls: dict[str, Callable[[], pa.Table]] = {
         "watersmeet-embedded": lambda: collect_with_watersmeet(workload, tables)
@@ -75,7 +75,7 @@ def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = 
         SystemResult(name, _count_rows(tables) / each.seconds, peak_bytes=each.peak_bytes)
         for name, each in best.items()
     ]
-    return FiniteRunResult(answers[0], (_measure_batch_latency(systems[0], workload, tables), *systems[1:]), skipped)
+    return FiniteRunResult(expected[0], (_measure_batch_latency(systems[0], workload, tables), *systems[1:]), skipped)
 
 
 def collect_with_watersmeet(workload: JoinWorkload, tables: Tables) -> pa.Table:

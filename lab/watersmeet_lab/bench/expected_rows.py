@@ -1,6 +1,6 @@
 """The rows a workload must return, identified by their count and an order-independent sum of hashes.
 
-A time counts only after the rows of the system are found to be the same.
+The time of a system counts only if its rows match.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class DifferentRowsError(WatersmeetError):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """Rows of a run over finite input.
+    """Expected rows of a workload, from a run over finite input.
 
-    A stream has no end, so an aggregation over it shows only finished windows. For aggregations, `rows_by_time` holds
-    the rows in time order.
+    A streaming system emits only finished windows of an aggregation, so its rows may be a prefix of these in time
+    order. For that check, `rows_by_time` holds the rows of an aggregation in time order.
 
     >>> given = ExpectedRows(2, 7, pa.schema([]))
     >>> given.check("flink", 3, 7)
@@ -49,20 +49,21 @@ class ExpectedRows:
         rows_by_time = found.sort_by("as_of") if workload.join.aggregates else None
         return cls(found.num_rows, row_checksum(found), schema, rows_by_time)
 
-    def check(self, name: str, rows: int, found: int) -> None:
-        """Raise `DifferentRowsError` if a system returned other rows."""
+    def check(self, name: str, rows: int, checksum: int) -> None:
+        """Raise `DifferentRowsError` if the row count or the checksum of a system differs."""
         expected = self.checksum
         if self.rows_by_time is not None and rows <= self.rows:
             expected = row_checksum(self.rows_by_time.slice(0, rows))
-        if (rows, found) != (self.rows if self.rows_by_time is None else min(rows, self.rows), expected):
+        if (rows, checksum) != (self.rows if self.rows_by_time is None else min(rows, self.rows), expected):
             raise DifferentRowsError(
-                f"{name} gives {rows:,} rows with checksum {found}, expected {self.rows:,} with {expected}"
+                f"{name} gives {rows:,} rows with checksum {checksum}, expected {self.rows:,} with {expected}"
             )
 
     def check_table(self, name: str, found: pa.Table) -> None:
         """Check the rows of a table.
 
-        The window in which the input ends is not finished for us, so it is ignored.
+        Ignore windows after the last expected one, because the embedded engine does not emit the window in which the
+        input ends.
         """
         if self.rows_by_time is not None:
             last_us = pc.max(self.rows_by_time["as_of"]).cast(pa.int64())
@@ -86,11 +87,11 @@ def have_same_rows(left: pa.Table, right: pa.Table) -> bool:
     return (
         left.num_rows == right.num_rows
         and left.column_names == right.column_names
-        and _key_checksum(left) == _key_checksum(right)
+        and _code_checksum(left) == _code_checksum(right)
     )
 
 
-def _key_checksum(table: pa.Table) -> int:
+def _code_checksum(table: pa.Table) -> int:
     total = 0
     for batch in table.to_batches(max_chunksize=1 << 20):
         codes = np.zeros(batch.num_rows, np.int64)

@@ -54,7 +54,7 @@ class JoinWorkload:
 
 
 def first_rows(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]:
-    """Return the first rows of each stream, all up to about the same time."""
+    """Return the first `rows` rows of the longest stream, and the rows of the others up to about the same time."""
     most = max(table.num_rows for table in tables.values())
     return {name: table.slice(0, rows * table.num_rows // max(rows, most)) for name, table in tables.items()}
 
@@ -79,7 +79,7 @@ class RandomStream:
         if self.hot_share:
             hot = rng.random(self.rows) < self.hot_share
             columns = {name: np.where(hot, 0, values) for name, values in columns.items()}
-        return pa.table({"ts": times, **columns, "id": np.arange(self.rows)})
+        return pa.table({"ts": pa.array(times), **columns, "id": pa.array(np.arange(self.rows))})
 
 
 def stream_tables(streams: Mapping[str, RandomStream], seed: int = 0) -> Callable[[str], pa.Table]:
@@ -92,7 +92,7 @@ def stream_tables(streams: Mapping[str, RandomStream], seed: int = 0) -> Callabl
 class CommonKeyStreams:
     """Streams of three int64 columns (`ts`, `k`, `id`) in time order.
 
-    They join on `k` over equal RANGE windows.
+    They join on `k` over equal RANGE windows of `window_s`, or of `window_us` if that is not 0.
     """
 
     stream_count: int = 2

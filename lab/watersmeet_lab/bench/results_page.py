@@ -1,4 +1,4 @@
-"""The page of a folder of saved results: a table of all workloads, and a plot for each."""
+"""Page about a folder of saved results: a table of all workloads, and a section with a plot for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE, _GROWTH = "README.md", "growth.json"
 
 
 def list_saved_workloads(folder: Path) -> set[str]:
-    """Return the workloads whose results the folder has."""
+    """Return the names of the workloads whose results are in the folder."""
     return {path.stem for path in folder.glob("*.json")}
 
 
@@ -42,13 +42,13 @@ def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     """Save how our time per row grows, with the machine it was measured on, and plot it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _GROWTH
-    about = {
+    record = {
         "points": list(points),
         "machine": describe_machine(),
         "versions": list_versions(),
         "commit": current_commit(),
     }
-    path.write_text(json.dumps(about, indent=2) + "\n")
+    path.write_text(json.dumps(record, indent=2) + "\n")
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for point in points:
         curve = curves.setdefault(point["grows"], {}).setdefault(point["engine"], [])
@@ -138,8 +138,8 @@ def _page_text(found: list[PeerComparison], saved: list[dict[str, Any]]) -> str:
         f"|{' --- |' * len(head)}",
         *map(_summary_row, found),
     ]
-    for each, about in zip(found, saved, strict=True):
-        lines += ["", f"## {each.workload}", "", *_workload_section(each, about)]
+    for each, record in zip(found, saved, strict=True):
+        lines += ["", f"## {each.workload}", "", *_workload_section(each, record)]
     return "\n".join(lines) + "\n"
 
 
@@ -151,15 +151,15 @@ def _summary_row(found: PeerComparison) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]:
+def _workload_section(found: PeerComparison, record: dict[str, Any]) -> list[str]:
     note = [f"{found.note[0].upper()}{found.note[1:]}.", ""] if found.note else []
     missing = [f"Skipped: {peer} ({reason})." for peer, reason in found.skipped.items()]
-    machine = about["machine"]
+    machine = record["machine"]
     setup = (
-        f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed "
+        f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {record['commit']}, seed "
         f"{found.seed}"
     )
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return [
         *note,
         "| system | rows per s | p50 ms | p99 ms | peak MB | state MB |",
@@ -175,5 +175,5 @@ def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]
 
 def _system_row(each: SystemResult) -> str:
     latency = [f"{value:,.0f}" if value is not None else "–" for value in (each.p50_ms, each.p99_ms)]
-    held = [f"{value / 1e6:,.0f}" if value is not None else "–" for value in (each.peak_bytes, each.state_bytes)]
-    return f"| {' | '.join([each.name, f'{each.rows_per_s:,.0f}', *latency, *held])} |"
+    memory = [f"{value / 1e6:,.0f}" if value is not None else "–" for value in (each.peak_bytes, each.state_bytes)]
+    return f"| {' | '.join([each.name, f'{each.rows_per_s:,.0f}', *latency, *memory])} |"

@@ -1,6 +1,6 @@
 """Benchmarks by name.
 
-Each benchmark prints its measurements from one run. A comparison is refused if the systems return different rows.
+Each benchmark yields its findings from one run. A comparison fails if the systems return different rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BenchmarkFinding:
 def run_table_8() -> Iterator[BenchmarkFinding]:
     """Run Table 8 of the first paper: tuples per second by algorithm, in the best and the worst order.
 
-    Print our figures next to the paper's.
+    The text shows our figures next to the paper's.
     """
     best, worst = (
         golab_streams.table_8_plans(golab_streams.BEST_ORDER),
@@ -91,7 +91,7 @@ def run_planning() -> Iterator[BenchmarkFinding]:
 
 
 def run_early_aggregation() -> Iterator[BenchmarkFinding]:
-    """Time all placements of early aggregation, and time per row against matches per row.
+    """Time all placements of early aggregation, then measure the time per row as matches per row grow.
 
     The settings are the fourth paper's default, and one setting per plan in which that plan is the best.
     """
@@ -109,12 +109,12 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
             "picked": found.chosen,
         }
         yield BenchmarkFinding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
-    first = None
+    smallest = None
     for matches in (300, 1000, 3000):
         per_row = early.measure_seconds_per_row(matches)
-        first = first or per_row
+        smallest = smallest or per_row
         text = (
-            f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the "
+            f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / smallest:5.2f} times the "
             "smallest case"
         )
         yield BenchmarkFinding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
@@ -164,14 +164,14 @@ BENCHMARKS: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
 }
 
 
-#: Names that stand for several benchmarks.
+#: Names of groups of benchmarks.
 ALL, PEERS = "all", "peers"
 
 
 def run_benchmarks(
     name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()
 ) -> Iterator[BenchmarkFinding]:
-    """Run one benchmark, all benchmarks against peers, or all; skip those in `done`.
+    """Run the benchmark or group of benchmarks with this name, except benchmarks in `done`.
 
     `scale` shortens the streams of the benchmarks against peers, for a quick look. Peers in `without` are skipped.
     """

@@ -1,4 +1,4 @@
-"""Profile of our time by workload: by kernel and operator when embedded, by phase of a batch on Spark."""
+"""Profile the time of a workload: embedded by kernel and operator, on Spark by phase of a batch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TimeProfile:
 
 
 def profile_workload(name: str, scale: float) -> Iterator[TimeProfile]:
-    """Profile embedded, and on Spark unless the workload is for the embedded engine only."""
+    """Profile a workload embedded, and on Spark unless it is for the embedded engine only."""
     known = CATALOGUE | DUCKDB_ONLY
     if name not in known:
         raise InputError(f'there is no workload "{name}" to profile', hint=f"workloads: {listing(list(known))}")
@@ -52,7 +52,7 @@ def profile_workload(name: str, scale: float) -> Iterator[TimeProfile]:
 
 
 def profile_embedded(workload: JoinWorkload) -> TimeProfile:
-    """Profile one run over the finite tables, without planning and the first compilation of kernels."""
+    """Profile one run over the finite tables. Planning and kernel compilation are excluded."""
     tables = workload.tables()
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
     run = wm.run(

@@ -57,20 +57,20 @@ def compare_with_peers(workload: JoinWorkload) -> PeerComparisonRun:
     """Run the workload on all systems in turn, and raise an error if their rows differ."""
     tables = workload.tables()
     known = run_on_finite_tables(workload, tables)
-    runs, skipped = _run_on_spark(workload, tables, known.answer)
-    in_flink, why, scanned = _run_flink(workload, tables, known.answer)
+    runs, skipped = _run_on_spark(workload, tables, known.expected)
+    in_flink, why, scanned = _run_flink(workload, tables, known.expected)
     ours = tuple(each for each in runs if each.name.startswith("watersmeet"))
     systems = (*(each.system for each in runs), *known.systems, *in_flink)
     rows_in = _total_rows(tables)
     missing = {**known.skipped, **skipped, **why}
     note = "; ".join(filter(None, (workload.note, scanned)))
     return PeerComparisonRun(
-        PeerComparison(workload.name, rows_in, known.answer.rows, workload.seed, systems, missing, note), ours
+        PeerComparison(workload.name, rows_in, known.expected.rows, workload.seed, systems, missing, note), ours
     )
 
 
 def _run_on_spark(
-    workload: JoinWorkload, tables: Mapping[str, pa.Table], answer: ExpectedRows
+    workload: JoinWorkload, tables: Mapping[str, pa.Table], expected: ExpectedRows
 ) -> tuple[list[SparkRunResult], dict[str, str]]:
     """Run our join and Spark's own in one session; all run on a few rows before any is measured."""
     spark = benchmark_session()
@@ -84,7 +84,7 @@ def _run_on_spark(
         if refused is None:
             runs += _run_native_joins(spark, workload, folder, per_batch)
     for each in runs:
-        answer.check(each.name, each.rows_out, each.checksum)
+        expected.check(each.name, each.rows_out, each.checksum)
     return runs, {} if refused is None else {"spark": refused}
 
 
@@ -137,16 +137,16 @@ def _find_spark_refusal(spark: SparkSession, workload: JoinWorkload, folder: Pat
 
 
 def _run_flink(
-    workload: JoinWorkload, tables: Mapping[str, pa.Table], answer: ExpectedRows
+    workload: JoinWorkload, tables: Mapping[str, pa.Table], expected: ExpectedRows
 ) -> tuple[list[SystemResult], dict[str, str], str]:
     """Return Flink's figures or the reason why it is missing, and a note on the time it spends reading."""
     if "flink" in workload.excluded_peers:
         return [], {"flink": workload.excluded_peers["flink"]}, ""
     try:
-        ran = flink.run_flink_query(tables, flink_select(workload.join), _flink_schema(workload, answer.schema))
+        ran = flink.run_flink_query(tables, flink_select(workload.join), _flink_schema(workload, expected.schema))
     except flink.FlinkUnavailableError as error:
         return [], {"flink": str(error)}, ""
-    answer.check_table("flink", ran.rows)
+    expected.check_table("flink", ran.rows)
     note = f"Flink took {ran.seconds:.1f} s; reading its input alone took {ran.scan_seconds:.1f} s"
     return [SystemResult("flink", _total_rows(tables) / ran.seconds, peak_bytes=ran.peak_bytes)], {}, note
 

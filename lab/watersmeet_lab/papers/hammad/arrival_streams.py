@@ -19,7 +19,7 @@ class ArrivalSequence:
     """Rows of all streams in time order: time, stream number and value."""
 
     times: Int64s
-    stream_inputs: Int64s
+    stream_numbers: Int64s
     codes: Int64s
     stream_count: int
 

@@ -142,7 +142,7 @@ def _comparisons_by_phase(each: ServiceTimes, arrivals: ArrivalSequence) -> tupl
     """Return the mean comparisons of the blocks in which D has few rows, and of the others."""
     last = arrivals.stream_count - 1
     rows_of_d = np.array(
-        [np.count_nonzero(arrivals.stream_inputs[int(end) - 1000 : int(end)] == last) for end in each.tuples]
+        [np.count_nonzero(arrivals.stream_numbers[int(end) - 1000 : int(end)] == last) for end in each.tuples]
     )
     work = np.array(each.comparisons)
     busy = work[rows_of_d >= 50]

@@ -151,7 +151,7 @@ def _block_rows(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int, b
     sizes, olds = [], []
     for stream in range(arrivals.stream_count):
         old = np.arange(np.searchsorted(arrivals.times, since_us[stream]), start)
-        its_old, its_new = (which[arrivals.stream_inputs[which] == stream] for which in (old, new))
+        its_old, its_new = (which[arrivals.stream_numbers[which] == stream] for which in (old, new))
         parts += [its_old, its_new]
         sizes.append(its_old.size + its_new.size)
         olds.append(its_old.size)
@@ -182,5 +182,5 @@ def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: i
 
 def _last_time_us(arrivals: ArrivalSequence, stream: int, at: int) -> int:
     """Return the time of a stream's last row before the given place, or the first time if it has none yet."""
-    behind = np.flatnonzero(arrivals.stream_inputs[:at][::-1] == stream)
+    behind = np.flatnonzero(arrivals.stream_numbers[:at][::-1] == stream)
     return int(arrivals.times[at - 1 - behind[0]]) if behind.size else int(arrivals.times[0])
