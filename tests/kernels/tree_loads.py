@@ -1,6 +1,6 @@
-"""Loads for either tree: replayed operations for tests, probes alone and updates alone for calibration.
+"""Workloads for the B+tree and the T-tree: mixed operations, probes only, and updates only.
 
-`replay_definition` is the law of both trees.
+`replay_definition` defines the results that both trees must return.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams". The weights P and I of the cost
 model are fitted to the times of a probe-only and an update-only load.
@@ -30,7 +30,7 @@ COUNT_RANGE = 3  # low, high
 def replay_definition(
     entries: list[tuple[int, int]], operations: Iterable[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Return the outcome of each operation and the rows that all probes found: the law of both trees, on a sorted list.
+    """Run operations on a sorted list; return the outcome of each and the rows that all probes found.
 
     The outcome of an insert is 0, of a remove 1 if the row was there, and of a probe or count the number of its rows.
 
@@ -69,7 +69,7 @@ def empty_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
 def replay(
     tree: int, nodes: Words, header: Words, operations: Words, firsts: Words, seconds: Words
 ) -> tuple[Words, Words]:
-    """Return the outcome of each operation and the rows that all probes found; `replay_definition` is the law."""
+    """Run operations on a tree; return the same as `replay_definition`."""
     outcomes = np.zeros(operations.size, np.int64)
     found = np.empty(64, np.int64)
     at = 0
@@ -91,17 +91,17 @@ def replay(
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT, INT)
 def slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int, start: int) -> None:
-    """Update only: insert `keys[start:]`, and remove the oldest row as soon as the window overflows.
+    """Insert `keys[start:]`, and remove the oldest row as soon as the window overflows.
 
-    Each row is numbered by its place. With `keys` no longer than the window, this builds the window. The new row enters
-    before the oldest leaves, so the tree must have room for `window_rows` + 1 rows if there are more.
+    The number of a row is its index in `keys`. If `keys` fits into the window, this only builds the window. Otherwise
+    the tree must have room for `window_rows` + 1 rows, because a new row enters before the oldest one leaves.
     """
     _slide(tree, nodes, header, keys, window_rows, start)
 
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, OUT_INT64)
 def probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Words, out: Words) -> int:
-    """Probe only: write the rows of each probe to the start of `out`; return their total number."""
+    """Write the rows of each probe to the start of `out`; return the total number of rows."""
     return _probe_many(tree, nodes, header, lows, highs, out)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""The controller on a simulated machine: flooded and slower than the model, it is soon back within its trigger."""
+"""The controller on a simulated machine: after an overload, batches soon fit into the trigger interval again."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def build_model(rate: float) -> PlanBatchModel:
 
 
 @dataclass
-class Plant:
-    """A machine that needs an overhead and a noisy multiple of the model's seconds, with windows of ten seconds."""
+class SimulatedMachine:
+    """A machine on which a batch takes an overhead plus a multiple of the model's seconds, with noise."""
 
     model: PlanBatchModel
     overhead_s: float
@@ -54,24 +54,26 @@ class Plant:
         return self.model._at(rates, wm.Budget()).cost(self.model.plan, keep).cost.state_rows
 
 
-def sustainable(plant: Plant, rates: dict[str, float]) -> float:
-    """Return the multiple of these rates that the plant just keeps up with."""
+def sustainable_factor(machine: SimulatedMachine, rates: dict[str, float]) -> float:
+    """Return the largest multiple of these rates with which the machine keeps up."""
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        quiet = plant.overhead_s + plant.slowness * plant.model.predict_seconds(
+        seconds = machine.overhead_s + machine.slowness * machine.model.predict_seconds(
             {name: rate * middle for name, rate in rates.items()}, {}, TRIGGER_S
         )
-        low, high = (middle, high) if quiet <= TRIGGER_S else (low, middle)
+        low, high = (middle, high) if seconds <= TRIGGER_S else (low, middle)
     return low
 
 
-def simulate_batches(plant: Plant, rates: dict[str, float], batches: int) -> list[tuple[float, dict[str, float]]]:
-    """Return the seconds and kept shares of every batch; a late batch makes the next one larger."""
-    controller, interval_s, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, []
+def simulate_batches(
+    machine: SimulatedMachine, rates: dict[str, float], batches: int
+) -> list[tuple[float, dict[str, float]]]:
+    """Return the seconds and keep shares of every batch; a batch that takes too long makes the next one larger."""
+    controller, interval_s, past = Controller(machine.model, TRIGGER_S), TRIGGER_S, []
     for batch_id in range(batches):
         keep = dict(controller.controls.keep)
-        seconds = plant.run_batch_s(rates, keep, interval_s)
+        seconds = machine.run_batch_s(rates, keep, interval_s)
         past.append((seconds, keep))
         controller = controller.after(
             BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
@@ -84,37 +86,37 @@ def simulate_batches(plant: Plant, rates: dict[str, float], batches: int) -> lis
 @pytest.mark.parametrize("slowness", [0.5, 1.0, 2.5, 6.0])
 @pytest.mark.parametrize("overhead_s", [0.2, 0.5, 0.9])
 def test_at_twice_the_sustainable_rate_batches_are_on_time_after_five(slowness: float, overhead_s: float) -> None:
-    plant = Plant(build_model(40_000), overhead_s, slowness, noise=0.03)
+    machine = SimulatedMachine(build_model(40_000), overhead_s, slowness, noise=0.03)
     top = {"a": 800_000.0, "b": 200_000.0}
-    rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
-    past = simulate_batches(plant, rates, 40)
+    rates = {name: 2 * rate * sustainable_factor(machine, top) for name, rate in top.items()}
+    past = simulate_batches(machine, rates, 40)
     assert past[0][0] > TRIGGER_S
     assert all(seconds <= TRIGGER_S for seconds, _ in past[5:])
-    allowed_s = TRIGGER_S * 0.9 - plant.overhead_s
-    optimum = plant.output(rates, plant.model.best_keep(rates, TRIGGER_S, allowed_s / plant.slowness))
-    settled = [plant.output(rates, keep) for _, keep in past[10:]]
+    allowed_s = TRIGGER_S * 0.9 - machine.overhead_s
+    optimum = machine.output(rates, machine.model.best_keep(rates, TRIGGER_S, allowed_s / machine.slowness))
+    settled = [machine.output(rates, keep) for _, keep in past[10:]]
     assert sum(settled) / len(settled) >= 0.95 * optimum
-    held = [plant.held_rows(rates, keep) for _, keep in past[5:]]
-    assert max(held) <= 1.2 * min(held), "memory does not grow"
+    held = [machine.held_rows(rates, keep) for _, keep in past[5:]]
+    assert max(held) <= 1.2 * min(held), "memory grows"
 
 
 @pytest.mark.parametrize("slowness", [1.0, 2.5])
 def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> None:
-    plant = Plant(build_model(40_000), 0.5, slowness, noise=0.03)
+    machine = SimulatedMachine(build_model(40_000), 0.5, slowness, noise=0.03)
     top = {"a": 800_000.0, "b": 200_000.0}
-    rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
-    controller, interval_s, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, []
-    in_force: list[dict[str, float]] = [{}, {}]  # for the running batch and the next one
+    rates = {name: 2 * rate * sustainable_factor(machine, top) for name, rate in top.items()}
+    controller, interval_s, past = Controller(machine.model, TRIGGER_S), TRIGGER_S, []
+    planned: list[dict[str, float]] = [{}, {}]  # keep shares of the running batch and of the next one
     for batch_id in range(20):
-        keep, following = in_force
-        seconds = plant.run_batch_s(rates, keep, interval_s)
+        keep, following = planned
+        seconds = machine.run_batch_s(rates, keep, interval_s)
         past.append(seconds)
         report = BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
         controller = replace(controller, controls=replace(controller.controls, keep=tuple(keep.items()))).after(
             report, following
         )
         assert controller.controls.from_batch == batch_id + 2
-        in_force, interval_s = [following, dict(controller.controls.keep)], max(TRIGGER_S, seconds)
+        planned, interval_s = [following, dict(controller.controls.keep)], max(TRIGGER_S, seconds)
     assert past[1] > TRIGGER_S
     assert all(seconds <= TRIGGER_S for seconds in past[5:])
 
@@ -122,17 +124,17 @@ def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> Non
 @pytest.mark.parametrize("slowness", [1.0, 2.5])
 def test_windows_filled_at_other_shares_do_not_mislead_the_controller(slowness: float) -> None:
     """Right after a change the windows hold rows kept at other shares, so results differ from the prediction."""
-    plant = Plant(build_model(40_000), 0.5, slowness, noise=0.01)
+    machine = SimulatedMachine(build_model(40_000), 0.5, slowness, noise=0.01)
     top = {"a": 800_000.0, "b": 200_000.0}
-    rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
-    controller, interval_s, before, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, {"a": 1.0, "b": 1.0}, []
+    rates = {name: 2 * rate * sustainable_factor(machine, top) for name, rate in top.items()}
+    controller, interval_s, before, past = Controller(machine.model, TRIGGER_S), TRIGGER_S, {"a": 1.0, "b": 1.0}, []
     for batch_id in range(20):
         keep = {"a": 1.0, "b": 1.0} | dict(controller.controls.keep)
-        meeting = {name: (share * before[name]) ** 0.5 for name, share in keep.items()}
-        results = plant.output(rates, meeting) * interval_s
-        seconds = plant.overhead_s + slowness * plant.model.predict_seconds(
+        effective = {name: (share * before[name]) ** 0.5 for name, share in keep.items()}
+        results = machine.output(rates, effective) * interval_s
+        seconds = machine.overhead_s + slowness * machine.model.predict_seconds(
             rates, keep, interval_s, results
-        ) * plant.rng.uniform(0.99, 1.01)
+        ) * machine.rng.uniform(0.99, 1.01)
         past.append(seconds)
         arrived = {name: rate * interval_s for name, rate in rates.items()}
         controller = controller.after(BatchReport(batch_id, seconds, interval_s, arrived, results))
@@ -142,16 +144,16 @@ def test_windows_filled_at_other_shares_do_not_mislead_the_controller(slowness: 
 
 
 def test_nothing_is_shed_with_headroom_and_shedding_ends_when_the_load_falls() -> None:
-    plant = Plant(build_model(40_000), 0.3, 1.5, noise=0.0)
+    machine = SimulatedMachine(build_model(40_000), 0.3, 1.5, noise=0.0)
     calm = {"a": 4_000.0, "b": 1_000.0}
-    assert all(not keep for _, keep in simulate_batches(plant, calm, 10))
+    assert all(not keep for _, keep in simulate_batches(machine, calm, 10))
     top = {"a": 800_000.0, "b": 200_000.0}
-    flood = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
-    controller = Controller(plant.model, TRIGGER_S)
+    flood = {name: 2 * rate * sustainable_factor(machine, top) for name, rate in top.items()}
+    controller = Controller(machine.model, TRIGGER_S)
     for batch_id in range(20):
         rates = flood if batch_id < 10 else calm
         arrived = {name: rate * TRIGGER_S for name, rate in rates.items()}
-        seconds = plant.run_batch_s(rates, dict(controller.controls.keep), TRIGGER_S)
+        seconds = machine.run_batch_s(rates, dict(controller.controls.keep), TRIGGER_S)
         controller = controller.after(BatchReport(batch_id, seconds, TRIGGER_S, arrived))
         if batch_id == 9:
             assert controller.controls.keep
@@ -159,12 +161,12 @@ def test_nothing_is_shed_with_headroom_and_shedding_ends_when_the_load_falls() -
 
 
 def test_the_same_reports_give_the_same_decisions_and_a_decision_can_be_saved() -> None:
-    plant = Plant(build_model(40_000), 0.4, 2.0, noise=0.02)
+    machine = SimulatedMachine(build_model(40_000), 0.4, 2.0, noise=0.02)
     rates = {"a": 400_000.0, "b": 100_000.0}
-    assert simulate_batches(plant, rates, 8) == simulate_batches(
-        Plant(build_model(40_000), 0.4, 2.0, noise=0.02), rates, 8
+    assert simulate_batches(machine, rates, 8) == simulate_batches(
+        SimulatedMachine(build_model(40_000), 0.4, 2.0, noise=0.02), rates, 8
     )
-    controller = Controller(plant.model, TRIGGER_S).after(
+    controller = Controller(machine.model, TRIGGER_S).after(
         BatchReport(3, 9.0, TRIGGER_S, {"a": 800_000.0, "b": 200_000.0})
     )
     assert Controls.from_dict(controller.controls.to_dict()) == controller.controls

@@ -1,4 +1,4 @@
-"""Every mutant of values is caught by a generated case or by an example."""
+"""Every mutant in `value_mutants` is caught by a generated case or by an example."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def is_caught(check: Check, seed: int) -> bool:
     return False
 
 
-# --- examples: true of the correct engine
+# --- examples, one per mutant: true with the correct engine, false with the mutant
 # ----------------------------------------------------------------------------------------------
 
 
@@ -101,13 +101,16 @@ def _last_nanosecond(*times: int) -> int:
     (found,) = (
         wm.collect("SELECT ts FROM a [ROWS 1]", {"a": wm.stream(table, time="ts")})["ts"].cast(pa.int64()).to_pylist()
     )
+    assert found is not None
     return int(found)
 
 
 EXAMPLES: dict[str, Callable[[], bool]] = {
-    "a likely unit is not asked for": lambda: _is_refused("SELECT k FROM a [LANDMARK]", 1_700_000_000),
-    "seconds end in 2038": lambda: _is_refused("SELECT k FROM a [LANDMARK]", 1_700_000_000, 4_000_000_000),
-    "nanoseconds of one microsecond keep their order of arrival": lambda: _last_nanosecond(1_002, 1_001) == 1_002,
+    "integers that look like seconds need no unit": lambda: _is_refused("SELECT k FROM a [LANDMARK]", 1_700_000_000),
+    "times after 2038 do not look like seconds": lambda: _is_refused(
+        "SELECT k FROM a [LANDMARK]", 1_700_000_000, 4_000_000_000
+    ),
+    "rows of one microsecond stay in arrival order": lambda: _last_nanosecond(1_002, 1_001) == 1_002,
     "a JOIN's condition sees later sources": lambda: _is_refused(
         "SELECT a.k FROM a [ROWS 1] JOIN b [ROWS 1] ON a.k = c.k JOIN c [ROWS 1] ON TRUE", 5
     ),

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from watersmeet.operators import parallel as cores
+from watersmeet.operators import parallel
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet_lab.bench import resource_usage
 
 
-def test_a_failure_is_kept_and_ends_what_depends_on_the_thread() -> None:
+def test_a_failure_is_kept_and_stops_what_depends_on_the_thread() -> None:
     stopped = threading.Event()
-    thread = BackgroundThread("the clock", _break, stopped.set).start()
+    thread = BackgroundThread("the clock", _fail, stopped.set).start()
     thread.join()
     assert stopped.is_set()
     with pytest.raises(BackgroundError, match=r"the clock failed: ZeroDivisionError") as failure:
@@ -38,10 +38,10 @@ def test_a_thread_that_ends_has_not_failed() -> None:
 
 
 def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = threading.Event()
+    sampled = threading.Event()
 
     def held_bytes() -> int:
-        looked.set()
+        sampled.set()
         raise PermissionError("/proc/7/statm")
 
     monkeypatch.setattr(resource_usage, "_SAMPLE_INTERVAL_S", 0.001)
@@ -50,29 +50,29 @@ def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) 
         pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"),
         resource_usage.watch_peak_memory(),
     ):
-        looked.wait()
+        sampled.wait()
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, 6])
-def test_an_error_on_another_core_is_raised_where_the_result_is_wanted(place: int) -> None:
+def test_an_error_on_another_core_is_raised_where_the_result_is_read(place: int) -> None:
     def work(number: int) -> int:
         return 1 // (number - place)
 
     def results(number: int) -> Iterator[int]:
         yield work(number)
 
-    with cores.on_cores(2):
+    with parallel.on_cores(2):
         runs: tuple[Callable[[], object], ...] = (
-            lambda: cores.parallel_map(work, range(7), cores.MIN_PARALLEL_ROWS),
-            lambda: list(cores.pipelined_map(work, range(7), lambda _: cores.MIN_PARALLEL_ROWS)),
-            lambda: list(cores.parallel_flat_map(results, range(7), cores.MIN_PARALLEL_ROWS)),
-            lambda: list(cores.prefetch(map(work, range(7)))),
-            lambda: list(cores.prefetch_next(map(work, range(7)))),
+            lambda: parallel.parallel_map(work, range(7), parallel.MIN_PARALLEL_ROWS),
+            lambda: list(parallel.pipelined_map(work, range(7), lambda _: parallel.MIN_PARALLEL_ROWS)),
+            lambda: list(parallel.parallel_flat_map(results, range(7), parallel.MIN_PARALLEL_ROWS)),
+            lambda: list(parallel.prefetch(map(work, range(7)))),
+            lambda: list(parallel.prefetch_next(map(work, range(7)))),
         )
         for run in runs:
             with pytest.raises(ZeroDivisionError):
                 run()
 
 
-def _break() -> None:
+def _fail() -> None:
     raise ZeroDivisionError("division by zero")

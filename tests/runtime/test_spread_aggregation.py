@@ -1,4 +1,4 @@
-"""An aggregation over several buckets emits the oracle's groups, whole or added up by a second step.
+"""An aggregation over several buckets emits the oracle's groups, complete in a bucket or merged by a second step.
 
 These tests run packing, buckets and mergers directly, without Spark. A failure prints its seed.
 """
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -67,8 +67,10 @@ def test_the_generated_queries_have_whole_and_partial_groups() -> None:
         for buckets in (2, 6):
             plan = _build_plan(case, arrive_in_any_batches(Random(seed), case), buckets, Random(seed))
             bucket_count = len(plan.bucket.labels)
-            found["one bucket" if bucket_count == 1 else "whole groups" if plan.merger is None else "parts"] += 1
-    assert min(found["one bucket"], found["whole groups"], found["parts"]) > 3, found
+            found[
+                "one bucket" if bucket_count == 1 else "whole groups" if plan.merger is None else "partial groups"
+            ] += 1
+    assert min(found["one bucket"], found["whole groups"], found["partial groups"]) > 3, found
 
 
 def run_in_buckets(rng: Random, case: AggregationCase, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
@@ -85,7 +87,7 @@ def run_in_buckets(rng: Random, case: AggregationCase, arrivals: Mapping[str, Ar
 
 def assert_same(case: AggregationCase, actual: EmittedRows | None, expected: EmittedRows | None) -> None:
     if actual != expected:
-        raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nwanted  {expected}")
+        raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nexpected {expected}")
 
 
 def _build_plan(
@@ -114,7 +116,8 @@ def _run_plan(plan: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> pa.T
 
 def _explode(batch: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
     """Explode lists into rows, as the JVM does on Spark."""
-    return pa.RecordBatch.from_arrays([column.flatten() for column in batch.columns[: len(fields)]], schema=fields)
+    lists = cast("list[pa.ListArray[Any]]", batch.columns[: len(fields)])
+    return pa.RecordBatch.from_arrays([column.flatten() for column in lists], schema=fields)
 
 
 def _pack(plan: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""One key has half of all rows. Results are emitted in batches, so a worker's memory does not grow with them."""
+"""A hot key with half of all rows: results are emitted in batches, so a worker's memory does not grow with them."""
 
 from __future__ import annotations
 
@@ -22,41 +22,39 @@ QUERY = "SELECT a.id AS a, b.id AS b, a.ts AS at FROM a [RANGE 1 HOUR], b [RANGE
 RESULT_BYTES = 3 * 8
 
 
-def rows(count: int) -> pa.Table:
+def make_rows(count: int) -> pa.Table:
     ids = np.arange(count)
-    return pa.table({"ts": ids, "k": np.where(ids % 2, -1, ids), "id": ids})
+    return pa.table({"ts": pa.array(ids), "k": pa.array(np.where(ids % 2, -1, ids)), "id": pa.array(ids)})
 
 
 def run_join(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
     """Join `count` rows per stream; return the number of results and the peak memory of a worker."""
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
-        pq.write_table(rows(count), folder / name / "0.parquet")
+        pq.write_table(make_rows(count), folder / name / "0.parquet")
     sources = {name: wm.stream(folder / name, time="ts", follow=True) for name in ("a", "b")}
-    for pid in workers():
+    for pid in list_workers():
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # reset the peak
     writer = wm.on_spark(QUERY, sources, session=spark).writeStream.format("noop")
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     (batch,) = list_batches(query)
-    return batch.results, max(peak_bytes(pid) for pid in workers())
+    return batch.results, max(read_peak_bytes(pid) for pid in list_workers())
 
 
-def workers() -> list[int]:
-    machines = [pid for pid in list_children(os.getpid()) if "java" in read_command_line(pid)]
-    daemons = [
-        pid for machine in machines for pid in list_children(machine) if "spark.daemon" in read_command_line(pid)
-    ]
+def list_workers() -> list[int]:
+    jvms = [pid for pid in list_children(os.getpid()) if "java" in read_command_line(pid)]
+    daemons = [pid for jvm in jvms for pid in list_children(jvm) if "spark.daemon" in read_command_line(pid)]
     return [pid for daemon in daemons for pid in list_children(daemon)]
 
 
-def peak_bytes(pid: int) -> int:
+def read_peak_bytes(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 @pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="the peak of a process's memory is read from /proc"
+    not Path("/proc/self/clear_refs").exists(), reason="the peak memory of a process is read from /proc"
 )
 def test_memory_does_not_grow_with_the_results_of_a_hot_key(spark: SparkSession, tmp_path: Path) -> None:
     run_join(spark, tmp_path / "first", 100)  # start the workers and load the kernels

@@ -10,13 +10,13 @@ import pytest
 from watersmeet.errors import InputError
 from watersmeet.stats.estimate import Estimate, Provenance, assume, derive
 
-ENORMOUS = pytest.param(10**5000, id="enormous")  # Python prints no number this long, so it cannot name a test
+ENORMOUS = pytest.param(10**5000, id="enormous")  # with an id, because Python refuses to print a number this long
 
 
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), -float("inf"), -1, -1e-300, True, "5", None, ENORMOUS, 1e21, 1j]
 )
-def test_negative_and_non_finite_numbers_are_refused(value: float) -> None:
+def test_negative_huge_and_non_numeric_values_are_refused(value: float) -> None:
     with pytest.raises(InputError, match="finite number of at least zero"):
         Estimate(value, Provenance.DECLARED)
 
@@ -43,6 +43,6 @@ def test_a_number_computed_from_an_assumed_one_is_assumed_and_otherwise_derived(
     assert result == Estimate(6, Provenance.ASSUMED if is_assumed else Provenance.DERIVED, "product")
 
 
-def test_a_derived_number_is_checked_like_any() -> None:
+def test_a_derived_number_is_checked_like_any_other() -> None:
     with pytest.raises(InputError):
         derive(float("nan"), assume(1, "for the test"))

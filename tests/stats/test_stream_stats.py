@@ -13,19 +13,14 @@ from watersmeet.errors import InputError
 from watersmeet.stats.estimate import Provenance
 from watersmeet.stats.stream_stats import StreamStats, stats
 
-BIDS = StreamSchema(
-    "bids",
-    pa.schema(
-        [
-            ("auction", pa.int64()),
-            ("open", pa.bool_()),
-            ("level", pa.int8()),
-            ("channel", pa.string()),
-            ("ts", pa.timestamp("us")),
-        ]
-    ),
-    "ts",
-)
+COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("auction", pa.int64()),
+    ("open", pa.bool_()),
+    ("level", pa.int8()),
+    ("channel", pa.string()),
+    ("ts", pa.timestamp("us")),
+]
+BIDS = StreamSchema("bids", pa.schema(COLUMNS), "ts")
 
 
 def test_declared_values_are_marked_declared() -> None:
@@ -35,7 +30,7 @@ def test_declared_values_are_marked_declared() -> None:
     assert {each.provenance for each in numbers} == {Provenance.DECLARED}
 
 
-NONSENSE: list[tuple[dict[str, Any], str]] = [
+INVALID_STATISTICS: list[tuple[dict[str, Any], str]] = [
     ({"rate": 0}, "means no stream"),
     ({"rate": -1}, "rate must be a finite number"),
     ({"rate": float("nan")}, "rate must be a finite number"),
@@ -59,11 +54,9 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "complaint"), NONSENSE)
-def test_invalid_statistics_are_refused_and_never_replaced_by_a_default(
-    declared: dict[str, Any], complaint: str
-) -> None:
-    with pytest.raises(InputError, match=complaint):
+@pytest.mark.parametrize(("declared", "message"), INVALID_STATISTICS)
+def test_invalid_statistics_are_refused_and_never_replaced_by_a_default(declared: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         stats(**declared)
 
 
@@ -101,7 +94,7 @@ def test_everything_missing_is_assumed_with_a_reason() -> None:
     assert filled.hot_share["open"].value == 0.5
 
 
-def test_a_small_window_has_no_more_values_than_rows() -> None:
+def test_assumed_distinct_values_are_at_most_the_rows_of_the_window_and_declared_ones_stay() -> None:
     filled = stats(distinct={"channel": 80}).with_assumptions(BIDS, window_rows=50)
     assert [filled.distinct[name].value for name in ("auction", "open", "channel")] == [50, 2, 80]
 

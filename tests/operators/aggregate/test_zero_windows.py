@@ -46,11 +46,11 @@ def test_joined_rows_count_at_their_common_instant() -> None:
     assert collect_emitted_rows(query, a={"ts": [1, 3], "k": [1, 1]}, b={"ts": [1], "k": [1]}) == [(1, 1), (2, 0)]
 
 
-def test_without_every_a_batch_shows_the_rows_of_the_watermark() -> None:
+def test_without_every_a_batch_counts_the_rows_at_the_watermark() -> None:
     batches = [pa.table({"ts": pa.array(times, pa.timestamp("ms"))}) for times in ([1, 2], [2, 2, 3], [7])]
     query = "SELECT COUNT(*) AS n FROM s [RANGE 0 SECONDS]"
     found = wm.collect(query, {"s": wm.stream(batches, time="ts")}).to_pylist()
-    #  watermark 2: one row; 3: one row, which is no change; at the end, at 7: one row
+    #  one row at watermark 2, one at 3 and one at the end (7): the count never changes, so it is emitted once
     assert [row["n"] for row in found] == [1]
 
 

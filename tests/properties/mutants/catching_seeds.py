@@ -1,9 +1,9 @@
 """Search for a generated case that catches a mutant, starting at the seed that caught it before.
 
 `catching_seeds.json` records which seed catches each mutant. A test tries that seed first, so a run takes seconds
-instead of minutes. Where it no longer catches the mutant, because a generator changed, the test searches all seeds
-again. `make test-long` ignores the record. Set WATERSMEET_RECORD_SEEDS=1 to write the record of a run (with one
-worker).
+instead of minutes. If it no longer catches the mutant, because a generator changed, the test searches all seeds
+again. `make test-long` ignores the record. To write a new record, run with WATERSMEET_RECORD_SEEDS=1 and one test
+worker.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def assert_caught(suite: str, mutant: Mutant, is_caught: Callable[[int], bool], 
 
 
 def seeds_to_pass(suite: str, most_seeds: int) -> list[int]:
-    """Return the seeds that the engine itself has to pass.
+    """Return the seeds that the unmodified engine has to pass.
 
-    They are the seeds that catch its mutants; a long run uses all seeds.
+    These are the seeds that catch mutants; a long run uses all seeds.
     """
     return list(range(most_seeds)) if VOLUME > 1 else sorted(set(_SEEDS.get(suite, {}).values()))
 

@@ -139,15 +139,17 @@ SUM_MUTANTS = (
 #: Caught by one example each, under the same name in the tests.
 EXAMPLE_MUTANTS = (
     Mutant(
-        "a likely unit is not asked for",
+        "integers that look like seconds need no unit",
         (
             Patch(embedded, "refuse_undeclared_unit", _unit_never_checked),
             Patch(planning, "refuse_undeclared_unit", _unit_never_checked),
         ),
     ),
-    single_patch_mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
     single_patch_mutant(
-        "nanoseconds of one microsecond keep their order of arrival", admission, "_nanosecond_times", _no_finer_times
+        "times after 2038 do not look like seconds", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)
+    ),
+    single_patch_mutant(
+        "rows of one microsecond stay in arrival order", admission, "_nanosecond_times", _no_finer_times
     ),
     single_patch_mutant(
         "a JOIN's condition sees later sources", Translator, "translate_join_condition", _every_source_visible

@@ -23,28 +23,33 @@ BATCHES = 8
 ROWS_PER_BATCH = 400
 SPAN_US = 1_000_000
 
-#: Kills in one tuple happen in one run of the job, in this order: the job survives the death of a worker. A worker
-#: takes no part in offsets or commits.
+#: A worker takes no part in offsets or commits, so one phase is enough.
 WORKER = Kill("worker", "operator")
+#: The kills of an inner tuple happen in one run of the job, in this order. The job survives the death of a worker, so a
+#: second kill can follow.
 Kills = tuple[tuple[Kill, ...], ...]
-EVERY: Kills = tuple(kills for phase in PHASES for kills in ((Kill("driver", phase),), (WORKER, Kill("jvm", phase))))
-IN_TURNS: Kills = tuple(
+ALL_KILLS: Kills = tuple(
+    kills for phase in PHASES for kills in ((Kill("driver", phase),), (WORKER, Kill("jvm", phase)))
+)
+ALTERNATING_KILLS: Kills = tuple(
     (WORKER, Kill(victim, phase)) for phase, victim in zip(PHASES, ("jvm", "driver") * 3, strict=False)
 )
-FEW: Kills = ((WORKER, Kill("driver", "before-commit")), (Kill("jvm", "before-sink"),))
+FEW_KILLS: Kills = ((WORKER, Kill("driver", "before-commit")), (Kill("jvm", "before-sink"),))
 
 
-@pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="many minutes of kills: make faults")
-@pytest.mark.parametrize(("sink", "kills"), [("files", EVERY), ("foreach-batch", IN_TURNS)])
+@pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="takes many minutes; run with `make faults`")
+@pytest.mark.parametrize(("sink", "kills"), [("files", ALL_KILLS), ("foreach-batch", ALTERNATING_KILLS)])
 def test_every_result_is_emitted_once_for_any_victim_and_phase(sink: str, kills: Kills, tmp_path: Path) -> None:
     check_kills(kills, sink, tmp_path, BATCHES)
 
 
 def test_every_result_is_emitted_once_after_a_worker_a_driver_and_a_java_process_were_killed(tmp_path: Path) -> None:
-    check_kills(FEW, "files", tmp_path, batches=4)
+    check_kills(FEW_KILLS, "files", tmp_path, batches=4)
 
 
-@pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="two Java processes at once: make faults")
+@pytest.mark.skipif(
+    os.environ.get("WATERSMEET_FAULTS") != "1", reason="needs two Java processes at once; run with `make faults`"
+)
 def test_spark_ends_one_of_two_jobs_on_one_checkpoint_and_every_result_is_emitted_once(tmp_path: Path) -> None:
     tables = {name: write_batches(tmp_path / name, number, batches=4) for number, name in enumerate(STREAMS)}
     both = [JobProcess(tmp_path, "files"), JobProcess(tmp_path, "files")]
@@ -68,13 +73,13 @@ def check_kills(kills: Kills, sink: str, folder: Path, batches: int) -> None:
         read_sink_rows(folder / "out"),
         collect_expected(group_by_spark_batch(tables, folder / "checkpoint")),
     )
-    report(sink, done, lost=(expected - found).total(), duplicated=(found - expected).total(), of=expected.total())
+    report(sink, done, lost=(expected - found).total(), duplicated=(found - expected).total(), total=expected.total())
     assert found == expected
 
 
-def report(sink: str, done: list[KillRecord], *, lost: int, duplicated: int, of: int) -> None:
-    """Print the figures, for `pytest -s`."""
-    print(f"\n{sink}: {len(done)} kills, {lost} results lost and {duplicated} duplicated of {of}")
+def report(sink: str, done: list[KillRecord], *, lost: int, duplicated: int, total: int) -> None:
+    """Print the counts and the kills; `pytest -s` shows them."""
+    print(f"\n{sink}: {len(done)} kills, {lost} results lost and {duplicated} duplicated of {total}")
     for killed in done:
         print(
             f"  {killed.kill.victim:6} {killed.kill.phase:14} "
@@ -91,10 +96,10 @@ def write_batches(folder: Path, number: int, batches: int) -> list[pa.Table]:
         times = batch * SPAN_US + rng.integers(-600_000, SPAN_US, ROWS_PER_BATCH)
         table = pa.table(
             {
-                "ts": times,
-                "k": rng.integers(0, 200, ROWS_PER_BATCH),
-                "v": rng.integers(0, 100, ROWS_PER_BATCH),
-                "id": np.arange(ROWS_PER_BATCH) + batch * ROWS_PER_BATCH,
+                "ts": pa.array(times),
+                "k": pa.array(rng.integers(0, 200, ROWS_PER_BATCH)),
+                "v": pa.array(rng.integers(0, 100, ROWS_PER_BATCH)),
+                "id": pa.array(np.arange(ROWS_PER_BATCH) + batch * ROWS_PER_BATCH),
             }
         )
         path = folder / f"part-{batch:03d}.parquet"
@@ -112,14 +117,14 @@ def group_by_spark_batch(files: dict[str, list[pa.Table]], checkpoint: Path) -> 
     and before the batch was planned. Then it has two.
     """
     by_batch: dict[str, list[pa.Table]] = {name: [] for name in files}
-    before = dict.fromkeys(files, 0)
+    starts = dict.fromkeys(files, 0)
     for plan in sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)):
         ends = [json.loads(line)["logOffset"] + 1 for line in plan.read_text().splitlines()[2:]]
         for name, end in zip(files, ends, strict=True):
-            tables = files[name][before[name] : end]
+            tables = files[name][starts[name] : end]
             by_batch[name].append(pa.concat_tables([files[name][0].slice(0, 0), *tables]))
-            before[name] = end
-    assert before == {name: len(tables) for name, tables in files.items()}
+            starts[name] = end
+    assert starts == {name: len(tables) for name, tables in files.items()}
     return by_batch
 
 
