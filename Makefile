@@ -29,7 +29,7 @@ test: lint types contract kernels ## run all checks and tests; required before a
 # WATERSMEET_SEED=100000 checks other seeds.
 test-long: kernels ## run the generated tests at ten times the volume of `make test`
 	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-10} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
-		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_spread_aggregation.py \
+		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
 		tests/spark/test_embedded_equals_spark.py </dev/null
 
 quick: kernels ## run the tests without the long property tests, Spark and the browser

@@ -29,15 +29,14 @@ from tests.properties.generators.arrival_orders import (
     arrive_with_late_rows,
     arrive_within_lateness,
 )
+from tests.properties.test_against_the_oracle import FIRST_SEED
+from tests.volume import scale_volume
 from watersmeet.errors import QueryError
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.processor import merge_finite, run_finite
 from watersmeet.runtime.spark.spark_types import to_spark_schema
-
-from ..properties.test_against_the_oracle import FIRST_SEED
-from ..volume import scale_volume
 
 CHUNKS = 10
 SEEDS = scale_volume(20)
