@@ -234,7 +234,9 @@ def test_a_run_without_a_checkpoint_does_not_write_into_the_output_of_another(jo
 
 
 def test_readers_of_the_output_do_not_see_the_owner(job: Path) -> None:
-    assert pyarrow.dataset.dataset(job / "out", format="json").count_rows() == len(rows(job))
+    # The stubs do not list JSON among the formats.
+    found = pyarrow.dataset.dataset(job / "out", format="json")  # type: ignore[call-overload]
+    assert found.count_rows() == len(rows(job))
 
 
 def test_another_format_does_not_leave_the_rows_of_a_batch_twice(job: Path) -> None:

@@ -22,6 +22,7 @@ from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
+from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.sources.durations import parse_duration_us
 from watersmeet.sources.files import MAX_NESTING
 from watersmeet.stats.stream_stats import read_stats
@@ -196,10 +197,10 @@ def test_brackets_inside_strings_nest_nothing(tmp_path: Path) -> None:
 
 
 def test_a_type_that_is_nested_deep_gets_a_short_message() -> None:
-    kind = pa.int64()
+    kind: pa.DataType = pa.int64()
     for _ in range(500):
-        kind = pa.struct({"inner": kind})
-    nested = wm.stream(pa.table({"ts": [1], "k": pa.nulls(1, kind)}), time="ts")
+        kind = pa.struct([("inner", kind)])
+    nested = wm.stream(pa.table({"ts": [1], "k": null_array(1, kind)}), time="ts")
     plain = wm.stream(pa.table({"ts": [1], "k": [1]}), time="ts")
     with pytest.raises(wm.WatersmeetError, match="characters omitted") as caught:
         wm.collect("SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k", {"a": nested, "b": plain})

@@ -43,7 +43,7 @@ def load_flights() -> Tables:
     table = pa.Table.from_pandas(frame[["origin", "dest", "carrier", "flight", "departed"]], preserve_index=False)
     table = table.set_column(4, "departed", table.column("departed").cast(pa.timestamp("us", "UTC")))
     return {
-        airport: table.filter(pc.equal(table.column("origin"), airport.upper())).drop_columns(["origin"])
+        airport: table.filter(pc.equal(table.column("origin"), pa.scalar(airport.upper()))).drop_columns(["origin"])
         for airport in AIRPORTS
     }
 

@@ -272,9 +272,7 @@ def _sum_shed_rows(seen: Iterable[BatchMetrics]) -> dict[str, int]:
 def _sample_rows(rows: pa.Table) -> pa.Table:
     """Return a few rows from the whole year."""
     ordered = rows.sort_by([("from_ewr", "ascending"), ("dest", "ascending")])
-    return ordered.take(
-        pa.array(np.linspace(0, max(rows.num_rows - 1, 0), min(_SAMPLE_ROWS, rows.num_rows)).astype(np.int64))
-    )
+    return ordered.take(np.linspace(0, max(rows.num_rows - 1, 0), min(_SAMPLE_ROWS, rows.num_rows)).astype(np.int64))
 
 
 @dataclass
