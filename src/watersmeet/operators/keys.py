@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.kernels.hashing import hash_slices
+from watersmeet.operators.arrow_arrays import view_buffer
 
 _CANONICAL_NAN = np.float64("nan")
 
@@ -80,10 +81,8 @@ def _encode_fixed_width(keys: pa.Array[Any]) -> NDArray[np.int64]:
 def _hash_bytes(keys: pa.Array[Any]) -> NDArray[np.int64]:
     flat = keys.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
-    data = (
-        np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
-    )
+    offsets = view_buffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
+    data = view_buffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
     return hash_slices(data, offsets)
 
 
@@ -94,7 +93,7 @@ def _hash_wide_values(keys: pa.Array[Any]) -> NDArray[np.int64]:
     """
     width = keys.type.bit_width // 8
     buffer = keys.buffers()[1]
-    data = np.frombuffer(buffer, np.uint8)[keys.offset * width : (keys.offset + len(keys)) * width]
+    data = view_buffer(buffer, np.uint8)[keys.offset * width : (keys.offset + len(keys)) * width]
     offsets = np.arange(len(keys) + 1, dtype=np.int64) * width
     return hash_slices(np.ascontiguousarray(data) if data.size else np.zeros(1, np.uint8), offsets)
 

@@ -8,12 +8,14 @@ lists of their entries in stored order.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from watersmeet.operators.arrow_arrays import index_array
 
 PartitionKey = tuple[str | None, ...]
 
@@ -47,9 +49,9 @@ def rank_values(column: pa.Array[Any]) -> NDArray[np.int64]:
     if pa.types.is_floating(kind):
         return _rank_floats(column)
     if pa.types.is_struct(kind):
-        return _rank_structs(column)
+        return _rank_structs(cast("pa.StructArray", column))
     if any(is_list(kind) for is_list in _LIST_TYPE_TESTS):
-        return _rank_lists(column)
+        return _rank_lists(cast("pa.ListArray[Any]", column))
     return _rank_scalars(column)
 
 
@@ -68,7 +70,7 @@ def group_by_partition(columns: list[pa.Array[Any]], length: int) -> tuple[NDArr
         return np.zeros(length, np.int64), [()]
     codes = np.stack([rank_values(column) for column in columns], axis=1)
     _, first, groups = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-    chosen = pa.array(first)
+    chosen = index_array(first)
     values = zip(*(_partition_values(column.take(chosen)) for column in columns), strict=True)
     return groups.reshape(-1).astype(np.int64), list(values)
 
@@ -86,9 +88,9 @@ def _to_plain_type(column: pa.Array[Any]) -> pa.Array[Any]:
     """Return the same values in a type that Arrow's kernels order."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _to_plain_type(column.storage)
+        return _to_plain_type(cast("pa.ExtensionArray[Any]", column).storage)
     if pa.types.is_run_end_encoded(kind):
-        return _to_plain_type(pc.run_end_decode(column))
+        return _to_plain_type(pc.run_end_decode(column))  # type: ignore[attr-defined]  # not in the stubs
     if pa.types.is_dictionary(kind):
         return _to_plain_type(column.cast(kind.value_type))
     plain = _plain_type(kind)
@@ -107,12 +109,12 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _rank_lists(column: pa.Array[Any]) -> NDArray[np.int64]:
+def _rank_lists(column: pa.ListArray[Any]) -> NDArray[np.int64]:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return _rank_sequences(column, rank_values(column.flatten()), lengths)
 
 
-def _rank_structs(column: pa.Array[Any]) -> NDArray[np.int64]:
+def _rank_structs(column: pa.StructArray) -> NDArray[np.int64]:
     fields = [rank_values(field) for field in column.flatten()]
     codes = np.stack(fields, axis=1).reshape(-1) if fields else np.empty(0, np.int64)
     return _rank_sequences(column, codes, np.full(len(column), len(fields), np.int64))
@@ -125,7 +127,7 @@ def _rank_sequences(column: pa.Array[Any], codes: NDArray[np.int64], lengths: ND
     """
     width = codes.dtype.itemsize
     offsets = np.concatenate([[0], np.cumsum(lengths * width)]).astype(np.int64)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(codes.astype(">i8").tobytes())]
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(codes.astype(">i8").tobytes())]
     ranks = _rank_scalars(pa.Array.from_buffers(pa.large_binary(), len(column), buffers))
     if column.null_count:
         ranks[column.is_null().to_numpy(zero_copy_only=False)] = 0

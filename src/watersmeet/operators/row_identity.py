@@ -14,7 +14,7 @@ Spark cannot hash maps, so columns that contain a map are excluded from the iden
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from watersmeet.kernels.hashing import hash_int32s, hash_int64s, hash_strings
+from watersmeet.operators.arrow_arrays import view_buffer
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -65,17 +66,17 @@ def hash_column(hashes: Int64s, values: pa.Array[Any]) -> None:
         return
     present = values.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_struct(kind):
-        _hash_struct_fields(hashes, values, present)
+        _hash_struct_fields(hashes, cast("pa.StructArray", values), present)
     elif _is_list(kind):
         _hash_list_elements(hashes, values, present)
     else:
         next(hash_values for test, hash_values in _HASHES if test(kind))(hashes, values, present)
 
 
-def _hash_struct_fields(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
+def _hash_struct_fields(hashes: Int64s, values: pa.StructArray, present: Bools) -> None:
     rows = np.flatnonzero(present)
     part = np.ascontiguousarray(hashes[rows])
-    for field in values.take(pa.array(rows)).flatten():
+    for field in values.take(rows).flatten():
         hash_column(part, field)
     hashes[rows] = part
 
@@ -86,7 +87,7 @@ def _hash_list_elements(hashes: Int64s, values: pa.Array[Any], present: Bools) -
     for place in range(int(lengths.max())):
         rows = np.flatnonzero(present & (lengths > place))
         part = np.ascontiguousarray(hashes[rows])
-        hash_column(part, pc.list_element(values.take(pa.array(rows)), place))
+        hash_column(part, pc.list_element(values.take(rows), place))
         hashes[rows] = part
 
 
@@ -158,29 +159,29 @@ def _decimal_bytes(values: pa.Array[Any]) -> NDArray[np.uint8]:
     if values.type.bit_width < 64:
         values = values.cast(pa.decimal64(values.type.precision, values.type.scale))
     width = values.type.bit_width // 8
-    data = np.frombuffer(values.buffers()[1], np.uint8)
+    data = view_buffer(values.buffers()[1], np.uint8)
     return data[values.offset * width : (values.offset + len(values)) * width].reshape(len(values), width)
 
 
 def _hash_bytes(hashes: Int64s, values: pa.Array[Any], present: Bools) -> None:
     flat = values.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
-    data = (
-        np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
-    )
+    offsets = view_buffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
+    data = view_buffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
     hash_strings(hashes, data, offsets, present)
 
 
 def _to_numbers(values: pa.Array[Any], kind: pa.DataType) -> NDArray[Any]:
     """Return the values as numbers of this type; missing values become arbitrary numbers."""
-    numbers = values.cast(kind)
+    numbers: pa.Array[Any] = values.cast(kind)
     if numbers.null_count:
         numbers = numbers.fill_null(0)
     return np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def _is_list(
+    kind: pa.DataType,
+) -> TypeGuard[pa.ListType[Any] | pa.LargeListType[Any] | pa.FixedSizeListType[Any, Any]]:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.errors import InternalError
+from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.join_predicates import is_orderable, is_range, split_comparison
@@ -86,7 +87,7 @@ class LoopsModel:
     def _no_rows(self, column: Column) -> pa.Array[Any]:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was not bound')
-        return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
+        return null_array(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
 
     def upkeep_costs(self) -> list[OperatorCost]:
         parts, batches = [], 1 / self.workload.arrivals.batch_s

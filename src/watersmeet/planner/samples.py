@@ -63,9 +63,9 @@ def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSampl
     """
     chosen = draw_sample_rows(table.num_rows, SAMPLE_ROWS, seed=source.number)
     if chosen is not None:
-        table, times = table.take(pa.array(chosen)), times[chosen]
+        table, times = table.take(chosen), times[chosen]
     order = np.argsort(times, kind="stable")
-    rows = drop_raising_rows(source, ReleasedRows(table.take(pa.array(order)), times[order], None))
+    rows = drop_raising_rows(source, ReleasedRows(table.take(order), times[order], None))
     return InputSample(build_pane(source, rows), times.size)
 
 
@@ -110,7 +110,7 @@ class Samples:
             if bound_column.source is None:
                 raise InternalError(f'column "{bound_column.name}" was not bound')
             number = config.aliases[bound_column.source]
-            return self.by_input[number].pane.columns[bound_column.name].take(pa.array(rows[number]))
+            return self.by_input[number].pane.columns[bound_column.name].take(rows[number])
 
         # evaluation errors count only in results, and these combinations need not be results
         left = maybe_true(given, column, SAMPLE_COMBINATIONS).keep

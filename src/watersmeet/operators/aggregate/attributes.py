@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from watersmeet.operators.aggregate.codes import Interner, ValueCodes, decode_dictionary
 from watersmeet.operators.aggregate.config import CarriedAttributes
+from watersmeet.operators.arrow_arrays import null_array
 
 Int64s = NDArray[np.int64]
 
@@ -34,12 +35,12 @@ class ValueColumns:
         """Return all values of one attribute as one array."""
         parts = self._parts[place]
         if len(parts) != 1:
-            self._parts[place] = parts = [pa.concat_arrays(parts) if parts else pa.nulls(0, self.types[place])]
+            self._parts[place] = parts = [pa.concat_arrays(parts) if parts else null_array(0, self.types[place])]
         return parts[0]
 
     def take(self, place: int, numbers: Int64s) -> pa.Array[Any]:
         """Return the values of one attribute at these numbers."""
-        return self.column(place).take(pa.array(numbers))
+        return self.column(place).take(numbers)
 
 
 class Attributes:
@@ -99,7 +100,7 @@ class Attributes:
         fresh = np.flatnonzero(found >= before)
         _, at = np.unique(found[fresh], return_index=True)
         first = fresh[at]
-        self.values.append([column.take(pa.array(first)) for column in columns])
+        self.values.append([column.take(first) for column in columns])
         keys = self.carried.group_keys
         mask = words[first, -1:] & ((1 << keys) - 1)
         known = self._groups.used

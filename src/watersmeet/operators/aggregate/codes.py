@@ -131,7 +131,7 @@ class OrderCodes:
         if pa.types.is_null(self.type):
             return pa.nulls(codes.size)
         if self.numbering is not None:
-            return self.numbering.values.take(pa.array(np.where(missing, 0, codes), mask=missing))
+            return self.numbering.values.take(pa.array(np.where(missing, 0, codes), pa.int64(), mask=missing))
         return _decode_codes(self.type, codes, missing)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.operators.aggregate.attributes import Attributes
@@ -116,7 +115,7 @@ def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int
 
 
 def _keep_values(old: ValueNumbering, kept: Int64s) -> ValueNumbering:
-    values = old.values.take(pa.array(kept[kept < len(old.known)])).to_pylist()
+    values = old.values.take(kept[kept < len(old.known)]).to_pylist()
     return ValueNumbering(old.type, {value: number for number, value in enumerate(values)})
 
 

@@ -21,6 +21,7 @@ from watersmeet.errors import InternalError, PlanError, QueryError, listing
 from watersmeet.kernels.aggregation.arguments import NONE, AggregationColumns
 from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure_kind_of
 from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
+from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, build_join_config
 from watersmeet.sql.type_inference import type_of
@@ -355,7 +356,7 @@ def _build_result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
     def no_rows(column: Column) -> pa.Array[Any]:
         if column.source != GROUP:
             raise InternalError(f'column "{column.name}" is not of the group')
-        return pa.nulls(0, types[column.name])
+        return null_array(0, types[column.name])
 
     fields = [(output.name, evaluate(output.expr, no_rows, 0).type) for output in shown.outputs]
     return pa.schema([*fields, (AS_OF, AS_OF_TYPE)])

@@ -16,13 +16,14 @@ from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout
 from watersmeet.operators.aggregate.measures import encode_measure
 from watersmeet.operators.aggregate.validity import row_ends_us
 from watersmeet.operators.aggregate.window_rows import OUTSIDE, WindowRows
+from watersmeet.operators.arrow_arrays import index_array
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.admission import ReleasedRows
 from watersmeet.operators.window_join.join_predicates import encode_ordered
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Evaluate = Callable[[Expr], pa.Array]
+Evaluate = Callable[[Expr], "pa.Array[Any]"]
 
 
 def encode_rows(
@@ -80,7 +81,7 @@ def _select_rows(config: AggregateConfig, number: int, released: ReleasedRows) -
     if source.selection is not None:
         chosen = np.flatnonzero(all_true(source.own_predicates, _column_getter(released.table), size))
     names = _list_columns_read(config, number)
-    table = released.table if chosen.size == size or not names else released.table.select(names).take(pa.array(chosen))
+    table = released.table if chosen.size == size or not names else released.table.select(names).take(chosen)
     value = _caching_evaluator(table, chosen.size)
     for operand in source.operands:
         value(operand)
@@ -93,7 +94,7 @@ def _select_rows(config: AggregateConfig, number: int, released: ReleasedRows) -
         keep &= released.ends[chosen] >= released.times[chosen]  # evicted by rows of the same instant: never visible
     if keep.all():
         return value, chosen
-    kept = pa.array(np.flatnonzero(keep))
+    kept = index_array(np.flatnonzero(keep))
     return lambda expr: value(expr).take(kept), chosen[keep]
 
 
@@ -107,7 +108,8 @@ def _list_columns_read(config: AggregateConfig, number: int) -> list[str]:
 def _column_getter(table: pa.Table) -> Callable[[Column], pa.Array[Any]]:
     def column(reference: Column) -> pa.Array[Any]:
         found = table.column(reference.name)
-        return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
+        # The stubs type a chunk as a ChunkedArray.
+        return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()  # type: ignore[return-value]
 
     return column
 

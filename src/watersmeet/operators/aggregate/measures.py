@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError, QueryError
+from watersmeet.operators.arrow_arrays import view_buffer
 from watersmeet.operators.expressions.rows import expression_excerpt
 
 Int64s = NDArray[np.int64]
@@ -146,7 +147,7 @@ def _split_into_limbs(values: pa.Array[Any]) -> Int64s:
     """Split unscaled decimals into limbs of 60 bits, the last one signed, directly from Arrow's 128 bits."""
     raw = values.fill_null(Decimal(0)) if values.null_count else values
     buffer = raw.buffers()[1]
-    words = np.frombuffer(buffer, np.uint64)[2 * raw.offset : 2 * (raw.offset + len(raw))].reshape(-1, 2)
+    words = view_buffer(buffer, np.uint64)[2 * raw.offset : 2 * (raw.offset + len(raw))].reshape(-1, 2)
     low, high = words[:, 0], words[:, 1].view(np.int64)
     mask = np.uint64((1 << LIMB_BITS) - 1)
     first = low & mask
@@ -185,13 +186,14 @@ def recover_exact_sum(wrapped: int, approx: float) -> int:
 
 
 def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, is_empty: NDArray[np.bool_]) -> pa.Array[Any]:
+    kind = cast("pa.Decimal128Type[Any, Any]", measure.type)
     totals: list[Any] = []
     for row, is_null in enumerate(is_empty):
         limbs = [recover_exact_sum(int(ints[row, 1 + limb]), float(approx[row, limb])) for limb in range(_LIMBS)]
         unscaled = sum(limb << (LIMB_BITS * place) for place, limb in enumerate(limbs))
-        if abs(unscaled) >= 10**measure.type.precision:
+        if abs(unscaled) >= 10**kind.precision:
             raise sum_overflow_error(measure, "decimal")
-        totals.append(None if is_null else _build_decimal(unscaled, measure.type.scale))
+        totals.append(None if is_null else _build_decimal(unscaled, kind.scale))
     return pa.array(totals, measure.type)
 
 

@@ -81,7 +81,7 @@ def merge_partials(
     order = np.argsort(
         2 * instants + (rows.column(SIGN).to_numpy() > 0), kind="stable"
     )  # within an instant, parts leave first
-    results = _decode_contributions(config, state, rows.take(pa.array(order)), instants[order].astype(np.int64))
+    results = _decode_contributions(config, state, rows.take(order), instants[order].astype(np.int64))
     shown = state.result.add_results(results, instants_us, instants_us.size - 1)
     return shown, compact_state(config, state) if needs_compaction(state) else state
 

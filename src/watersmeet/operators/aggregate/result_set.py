@@ -113,7 +113,7 @@ class ResultSet:
         if spanning and self.group_numbering.used > before:
             _, first = np.unique(found, return_index=True)
             fresh = first[found[first] >= before]
-            self.spanning_values.append([values.take(pa.array(fresh)) for values in spanning])
+            self.spanning_values.append([values.take(fresh) for values in spanning])
         self._reserve(self.group_numbering.used)
         return found
 

@@ -136,7 +136,8 @@ def deserialize_rows(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
     found = _read_arrays(
         table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _DERIVED_COLUMNS}
     )
-    return WindowRows(**found, **{name: np.zeros(table.num_rows, np.int64) for name in _DERIVED_COLUMNS})
+    derived: dict[str, Any] = {name: np.zeros(table.num_rows, np.int64) for name in _DERIVED_COLUMNS}
+    return WindowRows(**found, **derived)
 
 
 def _build_pane_parts(number: int, rows: WindowRows, panes: list[AggregatePane]) -> list[AggregatePart]:

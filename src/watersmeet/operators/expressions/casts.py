@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from watersmeet.algebra.expressions import Cast
 from watersmeet.errors import QueryError
+from watersmeet.operators.arrow_arrays import view_buffer
 from watersmeet.operators.expressions.rows import (
     Array,
     Bools,
@@ -179,7 +180,7 @@ def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
     """Return the unscaled decimals as doubles, and where both they and their power of ten are exact."""
     width = values.type.bit_width // 64
     buffer = values.buffers()[1]
-    words = np.frombuffer(buffer, np.int64) if buffer is not None and buffer.size else np.zeros(0, np.int64)
+    words = view_buffer(buffer, np.int64) if buffer is not None and buffer.size else np.zeros(0, np.int64)
     words = words[: (values.offset + len(values)) * width].reshape(-1, width)[values.offset :]
     lowest = words[:, 0]
     fits = (words[:, 1:] == (lowest >> 63)[:, None]).all(axis=1)

@@ -248,7 +248,7 @@ class ShedAggregation:
         inside = np.flatnonzero(self.begins_us <= at_us)
         if self.combinations is None or not inside.size:
             return None
-        table = self.combinations.take(pa.array(inside))
+        table = self.combinations.take(inside)
 
         def sample_groups(group: Int64s, groups: int) -> SampledJoin:
             return SampledJoin(group, groups, tuple(self._sampled_inputs(table)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Aggregate, Column, Expr
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import GROUP, GroupOutputs, aggregate_name, key_name
+from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import convert
 from watersmeet.operators.ordering import rank_values
@@ -94,7 +95,7 @@ def build_result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> l
     for output in shown.outputs:
         number = find_bare_aggregate(shown, output.expr)
         if number is None:
-            kind = evaluate(output.expr, lambda column: pa.nulls(0, _value_type(types[column.name])), 0).type
+            kind = evaluate(output.expr, lambda column: null_array(0, _value_type(types[column.name])), 0).type
             found.append((output.name, kind))
         elif shown.aggregates[number].function in BOUNDS:
             found += [(output.name, _value_type(types[aggregate_name(number)])), (f"{output.name}_bound", pa.string())]
@@ -111,7 +112,7 @@ def estimate_groups(
     group, first = number_groups(keys, table.num_rows)
     sampled: SampledJoin = sampled_by(group, first.size)
     found = [_estimate_aggregate(each, number, table, sampled) for number, each in enumerate(shown.aggregates)]
-    own = [key.take(pa.array(first)) for key in keys]
+    own = [key.take(first) for key in keys]
     return EstimatedGroups(shown, types, own, [value for value, _ in found], [error for _, error in found], first.size)
 
 
@@ -128,7 +129,7 @@ def build_empty_groups(
     errors: list[pa.Array[Any] | None] = []
     for number, each in enumerate(shown.aggregates):
         if each.function in BOUNDS:
-            values.append(pa.nulls(size, _value_type(types[aggregate_name(number)])))
+            values.append(null_array(size, _value_type(types[aggregate_name(number)])))
             errors.append(None)
         else:
             nothing = pa.array([0.0 if each.function == "COUNT" else None] * size, pa.float64())
@@ -183,7 +184,7 @@ def _find_extremes(
     order = np.lexsort([codes, group[rows]])
     chosen = np.full(groups, -1, np.int64)
     chosen[group[rows][order]] = rows[order]  # the last row written for a group wins
-    return values.take(pa.array(chosen, mask=chosen < 0))
+    return values.take(pa.array(chosen, pa.int64(), mask=chosen < 0))
 
 
 def _to_floats(values: pa.Array[Any]) -> NDArray[np.float64]:

@@ -65,11 +65,7 @@ class ReleasedRows:
     def between(self, from_us: int, before_us: int) -> ReleasedRows:
         """Return the rows with `from <= time < before`."""
         start, stop = np.searchsorted(self.times, [from_us, before_us])
-        table = (
-            self.table.slice(start, stop - start)
-            if self.order is None
-            else self.table.take(pa.array(self.order[start:stop]))
-        )
+        table = self.table.slice(start, stop - start) if self.order is None else self.table.take(self.order[start:stop])
         return ReleasedRows(
             table,
             self.times[start:stop],
@@ -213,12 +209,13 @@ def _select(source: JoinInput, rows: ReleasedRows) -> Int64s | None:
 
 
 def _take_chosen(values: pa.Array[Any], chosen: Int64s | None) -> pa.Array[Any]:
-    return values if chosen is None else values.take(pa.array(chosen))
+    return values if chosen is None else values.take(chosen)
 
 
 def _combine_chunks(table: pa.Table, name: str) -> pa.Array[Any]:
     column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    # The stubs type a chunk as a ChunkedArray.
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]
 
 
 def _sort_by_time(source: JoinInput, batch: InputBatch) -> ReleasedRows:
@@ -260,7 +257,7 @@ def count_rows(source: JoinInput, counter: RowCounter, batch: InputBatch) -> tup
     """Return the rows in ≺ order with their ends, and the sorted numbers of evicted rows with their last instants."""
     rest = [_combine_chunks(batch.table, name) for name in source.fields.names if name != source.time]
     order = sort_stream_rows(batch.times, [*rest, *_nanosecond_times(source, batch.table)])
-    table, times = batch.table.take(pa.array(order)), batch.times[order]
+    table, times = batch.table.take(order), batch.times[order]
     seqs, leaving = counter.push(table)
     left = leaving >= 0
     evicted, last_us = leaving[left], times[left] - 1

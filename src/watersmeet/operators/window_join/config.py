@@ -21,6 +21,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US, DifferenceBounds, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import InternalError, PlanError, listing
+from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.keys import has_exact_codes
@@ -267,7 +268,8 @@ def _infer_class_types(bound: BoundQuery, inputs: tuple[JoinInput, ...]) -> dict
 
 def _infer_type(bound: BoundQuery, expr: Expr) -> pa.DataType:
     """Return the type of a bound expression by evaluating it on no rows."""
-    return evaluate(expr, _empty_columns(bound), 0).type
+    kind: pa.DataType = evaluate(expr, _empty_columns(bound), 0).type
+    return kind
 
 
 def _empty_columns(bound: BoundQuery) -> Callable[[Column], pa.Array[Any]]:
@@ -277,7 +279,7 @@ def _empty_columns(bound: BoundQuery) -> Callable[[Column], pa.Array[Any]]:
     def empty_column(column: Column) -> pa.Array[Any]:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was never bound')
-        return pa.nulls(0, fields[column.source].field(column.name).type)
+        return null_array(0, fields[column.source].field(column.name).type)
 
     return empty_column
 

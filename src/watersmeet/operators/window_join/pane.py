@@ -17,6 +17,7 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import accumulate_maximum, group_rows
 from watersmeet.kernels.hashing import combine_codes
+from watersmeet.operators.arrow_arrays import index_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.join_predicates import encode_ordered
 
@@ -64,7 +65,8 @@ class Pane:
     def nbytes(self) -> int:
         """Bytes of the rows, without access paths."""
         numbers = (self.times, *self.codes.values(), *(each for each in (self.ends, self.seqs) if each is not None))
-        return sum(each.nbytes for each in (*numbers, *self.columns.values(), *self.keys.values()))
+        arrays: tuple[Int64s | pa.Array[Any], ...] = (*numbers, *self.columns.values(), *self.keys.values())
+        return sum(each.nbytes for each in arrays)
 
     def key(self, classes: tuple[int, ...]) -> Int64s:
         """Return one code per row for several equality classes."""
@@ -118,8 +120,8 @@ class Pane:
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Pane:
         """Return some of the rows, by number or by mask, in their order."""
-        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        index = pa.array(chosen)
+        chosen: NDArray[Any] = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        index = index_array(chosen)
         return Pane(
             times=self.times[chosen],
             columns={name: column.take(index) for name, column in self.columns.items()},
@@ -206,16 +208,17 @@ class Panes:
 
     def _gather(self, name: str, parts: list[pa.Array[Any]], rows: Int32s) -> pa.Array[Any]:
         if len(parts) == 1:
-            return pc.take(parts[0], pa.array(rows), boundscheck=False)
+            return pc.take(parts[0], index_array(rows), boundscheck=False)
         if rows.size * 8 >= len(self):  # concatenating once costs less than sorting the rows by pane
             if name not in self._concatenated:
                 self._concatenated[name] = pa.concat_arrays(parts)
-            return pc.take(self._concatenated[name], pa.array(rows), boundscheck=False)
+            joined: pa.Array[Any] = self._concatenated[name]
+            return pc.take(joined, index_array(rows), boundscheck=False)
         places = self._places(rows)
-        found = pa.concat_arrays([part.take(pa.array(local)) for part, (_, local) in zip(parts, places, strict=True)])
+        found = pa.concat_arrays([part.take(local) for part, (_, local) in zip(parts, places, strict=True)])
         back = np.empty(rows.size, np.int64)
         back[np.concatenate([at for at, _ in places])] = np.arange(rows.size)
-        return found.take(pa.array(back))
+        return found.take(back)
 
     def _numbers(self, name: str, parts: list[Int64s], rows: Int32s) -> Int64s:
         if len(parts) == 1:

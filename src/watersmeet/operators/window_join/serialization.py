@@ -140,7 +140,8 @@ def _as_int64(column: pa.ChunkedArray[Any]) -> NDArray[np.int64] | None:
 
 
 def _combine_chunks(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    # The stubs type a chunk as a ChunkedArray.
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]
 
 
 def serialize_state(state: JoinState) -> bytes:

@@ -137,7 +137,7 @@ class CandidatePairs:
         if ref.source is None:
             raise InternalError(f'column "{ref.name}" was never bound')
         pane, rows = self.part(self.probing.config.aliases[ref.source])
-        return pane.columns[ref.name].take(pa.array(rows))
+        return pane.columns[ref.name].take(rows)
 
     def to_joined(self) -> JoinedRows:
         parts = {**self.probing.take(self.left).parts, **self.probed.take(self.right).parts}
@@ -244,4 +244,4 @@ def _have_equal_keys(pairs: CandidatePairs, key_class: int, i: int, j: int) -> N
     (here, left), (there, right) = pairs.part(i), pairs.part(j)
     if key_class in pairs.probing.config.exact_classes:
         return np.equal(here.codes[key_class][left], there.codes[key_class][right])
-    return compare_keys(here.keys[key_class].take(pa.array(left)), there.keys[key_class].take(pa.array(right)))
+    return compare_keys(here.keys[key_class].take(left), there.keys[key_class].take(right))
