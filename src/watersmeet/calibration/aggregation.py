@@ -65,7 +65,8 @@ class AggregationLoad:
     def _delta(self, rng: np.random.Generator, number: int) -> InputBatch:
         times = number * self.rows + np.arange(self.rows)
         keys, groups = rng.integers(0, self.keys, self.rows), rng.integers(0, GROUPS, self.rows)
-        return InputBatch(pa.table({"ts": times, "k": keys, "g": groups, "x": groups}, schema=_FIELDS), times)
+        columns = [pa.array(column) for column in (times, keys, groups, groups)]
+        return InputBatch(pa.table(columns, schema=_FIELDS), times)
 
 
 def measure_aggregation_weights(repeats: int, *, quick: bool) -> EarlyWeights:

@@ -125,7 +125,7 @@ def build_join_config(
 
 def build_table(times: Int64s, keys: Int64s) -> pa.Table:
     """Build a table of rows with these times and keys."""
-    return pa.table({"ts": times, "k": keys, "id": np.arange(times.size)})
+    return pa.table({"ts": pa.array(times), "k": pa.array(keys), "id": pa.array(np.arange(times.size))})
 
 
 def build_input_batch(times: Int64s, keys: Int64s) -> InputBatch:

@@ -162,10 +162,7 @@ def split_tables_by_time(
     cuts = _choose_cut_times(np.concatenate(list(times.values())), total // batch_rows + (total % batch_rows > 0))
     bounds = {name: np.searchsorted(each[orders[name]], cuts) for name, each in times.items()}
     for k in range(cuts.size - 1):
-        yield {
-            name: table.take(pa.array(orders[name][bounds[name][k] : bounds[name][k + 1]]))
-            for name, table in tables.items()
-        }
+        yield {name: table.take(orders[name][bounds[name][k] : bounds[name][k + 1]]) for name, table in tables.items()}
 
 
 def _choose_cut_times(

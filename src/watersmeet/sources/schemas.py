@@ -12,7 +12,7 @@ from watersmeet.errors import InputError, abbreviate, listing
 #: Levels of nested types that are searched for views.
 MAX_TYPE_DEPTH = 64
 
-_VIEW_REPLACEMENTS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEW_REPLACEMENTS: dict[pa.DataType, pa.DataType] = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def describe_schema_difference(first: pa.Schema, other: pa.Schema) -> str | None:

@@ -43,7 +43,8 @@ def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | No
     check_time_type(name, time, column.type)
     _refuse_nulls(name, time, column)
     if unit is None and pa.types.is_integer(column.type) and len(column):
-        oldest, newest = pc.min_max(column).as_py().values()
+        # The stubs take a struct for a list of dicts.
+        oldest, newest = pc.min_max(column).as_py().values()  # type: ignore[attr-defined]
         if newest > MAX_TIME_US:  # nanoseconds of this century are out of range, so suggest the unit first
             refuse_undeclared_unit(name, time, table.schema, unit, oldest, newest)
     return _convert_to_us(name, time, column, unit or "us")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -110,7 +110,8 @@ def _convert_number(value: int | float | Decimal, kind: pa.DataType, span: Span 
     if kind == pa.float64():
         return float(value)
     if family_of(kind) is Family.DECIMAL and not isinstance(value, float):
-        return Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+        scale = cast("pa.Decimal128Type[Any, Any]", kind).scale
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     return value if isinstance(value, int) and kind in {pa.int64(), pa.uint64()} else None
 
 

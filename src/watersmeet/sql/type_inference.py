@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from watersmeet.sql.types import (
     finest_unit,
     plain_type,
     span_of_all,
+    unit_of,
 )
 
 
@@ -75,9 +76,10 @@ def type_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
 def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the result type of operands already converted; decimals grow as in Arrow."""
     if family_of(left) is Family.DECIMAL:
-        return pa.decimal128(*_decimal_result(op, (left.precision, left.scale), (right.precision, right.scale)))
+        first, second = cast("tuple[pa.Decimal128Type[Any, Any], pa.Decimal128Type[Any, Any]]", (left, right))
+        return pa.decimal128(*_decimal_result(op, (first.precision, first.scale), (second.precision, second.scale)))
     if family_of(left) is Family.TIMESTAMP and family_of(right) is Family.TIMESTAMP:
-        return pa.duration(left.unit)
+        return pa.duration(unit_of(left))
     return right if family_of(left) is Family.DURATION else left
 
 
@@ -175,7 +177,7 @@ def _time_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataT
         return kind, kind
     if right.family is Family.DURATION and op in {"+", "-"}:
         if left.family is Family.DURATION:
-            unit = finest_unit(left.type.unit, right.type.unit)
+            unit = finest_unit(unit_of(left.type), unit_of(right.type))
             return pa.duration(unit), pa.duration(unit)
         if left.family in INSTANTS:
             return _shift_types(left.type, right.type)
@@ -189,12 +191,12 @@ def _common_instant(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the type in which two instants are subtracted: UTC, in microseconds or the finer unit of the two."""
     stamps = [kind for kind in (left, right) if isinstance(kind, pa.TimestampType)]
     unit = finest_unit("us", *(kind.unit for kind in stamps))
-    return pa.timestamp(unit, "UTC" if any(kind.tz is not None for kind in stamps) else None)
+    return pa.timestamp(unit, "UTC") if any(kind.tz is not None for kind in stamps) else pa.timestamp(unit)
 
 
 def _shift_types(instant: pa.DataType, length: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
-    stamp = instant if isinstance(instant, pa.TimestampType) else pa.timestamp("us")
-    unit = finest_unit(stamp.unit, length.unit)
+    stamp: pa.TimestampType[Any, Any] = instant if isinstance(instant, pa.TimestampType) else pa.timestamp("us")
+    unit = finest_unit(stamp.unit, unit_of(length))
     return pa.timestamp(unit, stamp.tz), pa.duration(unit)
 
 
@@ -217,7 +219,8 @@ def _no_arithmetic_error(op: str, left: TypedExpr, right: TypedExpr) -> QueryErr
 def _column_type(column: Column, fields: Mapping[str, pa.Schema]) -> pa.DataType:
     if column.source is None or column.source not in fields:
         raise InternalError(f'column "{column.name}" was never bound')
-    return fields[column.source].field(column.name).type
+    kind: pa.DataType = fields[column.source].field(column.name).type
+    return kind
 
 
 def _arithmetic_type(expr: Arithmetic, fields: Mapping[str, pa.Schema]) -> pa.DataType:

@@ -14,9 +14,11 @@ Types combine as follows; all other combinations are refused.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -45,35 +47,33 @@ class Family(Enum):
 NUMBERS = frozenset({Family.INTEGER, Family.DECIMAL, Family.FLOAT})
 INSTANTS = frozenset({Family.DATE, Family.TIMESTAMP})
 
-_UNITS = ("s", "ms", "us", "ns")
+TimeUnit: TypeAlias = typing.Literal["s", "ms", "us", "ns"]
+_UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 
-_FAMILIES: dict[int, Family] = {
-    kind.id: family
-    for family, kinds in {
-        Family.NULL: [pa.null()],
-        Family.BOOLEAN: [pa.bool_()],
-        Family.INTEGER: [
-            pa.int8(),
-            pa.int16(),
-            pa.int32(),
-            pa.int64(),
-            pa.uint8(),
-            pa.uint16(),
-            pa.uint32(),
-            pa.uint64(),
-        ],
-        Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
-        Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
-        Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
-        Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
-        Family.DATE: [pa.date32(), pa.date64()],
-        Family.TIMESTAMP: [pa.timestamp("us")],
-        Family.TIME: [pa.time32("s"), pa.time64("us")],
-        Family.DURATION: [pa.duration("us")],
-    }.items()
-    for kind in kinds
+_FAMILY_TYPES: dict[Family, list[pa.DataType]] = {
+    Family.NULL: [pa.null()],
+    Family.BOOLEAN: [pa.bool_()],
+    Family.INTEGER: [
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.uint64(),
+    ],
+    Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
+    Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
+    Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
+    Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
+    Family.DATE: [pa.date32(), pa.date64()],
+    Family.TIMESTAMP: [pa.timestamp("us")],
+    Family.TIME: [pa.time32("s"), pa.time64("us")],
+    Family.DURATION: [pa.duration("us")],
 }
-_ONE_TYPE = {
+_FAMILIES: dict[int, Family] = {kind.id: family for family, kinds in _FAMILY_TYPES.items() for kind in kinds}
+_ONE_TYPE: dict[Family, pa.DataType] = {
     Family.STRING: pa.string(),
     Family.BINARY: pa.binary(),
     Family.DATE: pa.date32(),
@@ -168,9 +168,10 @@ def _type_of_strings(kind: pa.DataType, constants: Sequence[TypedExpr]) -> pa.Da
         case Family.STRING | Family.DATE:
             return kind
         case Family.TIMESTAMP:
-            return pa.timestamp(finest_unit(kind.unit, "us"), kind.tz) if has_fraction else kind
+            stamp = cast("pa.TimestampType[Any, Any]", kind)
+            return pa.timestamp(finest_unit(stamp.unit, "us"), stamp.tz) if has_fraction else kind
         case Family.TIME:
-            return pa.time64(finest_unit(kind.unit, "us")) if has_fraction else kind
+            return _time_type(finest_unit(unit_of(kind), "us")) if has_fraction else kind
     return None
 
 
@@ -184,11 +185,18 @@ def _combine_types(operands: Sequence[TypedExpr]) -> pa.DataType | None:
     if families <= INSTANTS:
         return common_timestamp(kinds)
     if families == {Family.TIME}:
-        unit = finest_unit(*(kind.unit for kind in kinds))
-        return pa.time64(unit) if unit in {"us", "ns"} else pa.time32(unit)
+        return _time_type(finest_unit(*(unit_of(kind) for kind in kinds)))
     if families == {Family.DURATION}:
-        return pa.duration(finest_unit(*(kind.unit for kind in kinds)))
+        return pa.duration(finest_unit(*(unit_of(kind) for kind in kinds)))
     return None
+
+
+def _time_type(unit: TimeUnit) -> pa.DataType:
+    match unit:
+        case "s" | "ms":
+            return pa.time32(unit)
+        case "us" | "ns":
+            return pa.time64(unit)
 
 
 def common_timestamp(kinds: Sequence[pa.DataType]) -> pa.DataType:
@@ -198,12 +206,22 @@ def common_timestamp(kinds: Sequence[pa.DataType]) -> pa.DataType:
     TimestampType(timestamp[ms, tz=UTC])
     """
     stamps = [kind for kind in kinds if isinstance(kind, pa.TimestampType)]
-    zones = {kind.tz for kind in stamps}
+    zones: set[Any] = {kind.tz for kind in stamps}
     zone = zones.pop() if len(zones) == 1 else "UTC"
     return pa.timestamp(finest_unit(*(kind.unit for kind in stamps)), zone)
 
 
-def finest_unit(*units: str) -> str:
+def unit_of(kind: pa.DataType) -> TimeUnit:
+    """Return the unit of a timestamp, time or duration.
+
+    >>> unit_of(pa.duration("ms"))
+    'ms'
+    """
+    unit: TimeUnit = cast("pa.TimestampType[Any, Any]", kind).unit
+    return unit
+
+
+def finest_unit(*units: TimeUnit) -> TimeUnit:
     """Return the finest of some units of time.
 
     >>> finest_unit("s", "us", "ms")
@@ -246,8 +264,8 @@ def decimal_size(operand: TypedExpr) -> tuple[int, int]:
     kind = operand.type
     if family_of(kind) is Family.INTEGER:
         return _INTEGER_DIGITS[plain_type(kind).id], 0
-    kind = plain_type(kind)
-    return kind.precision, kind.scale
+    decimal = cast("pa.Decimal128Type[Any, Any]", plain_type(kind))
+    return decimal.precision, decimal.scale
 
 
 def _may_be_negative(operand: TypedExpr) -> bool:

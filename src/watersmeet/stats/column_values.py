@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,7 @@ def value_counts(column: pa.ChunkedArray[Any], name: str = "", chosen: NDArray[n
 
     """
     plain = _decode_storage(column, name)
-    counted = pc.value_counts(_to_countable(plain if chosen is None else plain.take(pa.array(chosen))).drop_null())
+    counted = pc.value_counts(_to_countable(plain if chosen is None else plain.take(chosen)).drop_null())
     return ValueCounts(counted.field(0), np.asarray(counted.field(1).to_numpy(zero_copy_only=False), np.int64))
 
 
@@ -96,11 +96,12 @@ def _decode_storage(column: pa.ChunkedArray[Any], name: str) -> pa.ChunkedArray[
     """Return the same values without run ends, extensions and views, from which Arrow cannot take single rows."""
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
-        return _decode_storage(
-            pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], kind.value_type), name
-        )
+        decoded = [pc.run_end_decode(chunk) for chunk in column.chunks]  # type: ignore[attr-defined]  # not in the stubs
+        return _decode_storage(pa.chunked_array(decoded, kind.value_type), name)
     if isinstance(kind, pa.BaseExtensionType):
-        return _decode_storage(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type), name)
+        stored = [cast("pa.ExtensionArray[Any]", chunk).storage for chunk in column.chunks]
+        # The stubs list concrete types only.
+        return _decode_storage(pa.chunked_array(stored, cast("Any", kind.storage_type)), name)
     if pa.types.is_nested(kind):
         raise InputError(f'column "{name}" is {kind}, which has no statistics', hint="measure columns of single values")
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):

@@ -55,7 +55,7 @@ class SparkLoad:
         times = pa.array(1_000_000 + batch * self.rows + np.arange(self.rows)).cast(pa.timestamp("us", "UTC"))
         distinct = max(1, 2 * self.rows // max(1, self.matches))
         keys = rng.integers(0, distinct, self.rows) + (0 if self.matches else number * distinct)
-        return pa.table({"ts": times, "k": keys, "id": np.arange(self.rows)})
+        return pa.table({"ts": times, "k": pa.array(keys), "id": pa.array(np.arange(self.rows))})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 
 from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.aggregate.merging import read_partial_keys
+from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.runtime.spark.bucket import Metrics
 from watersmeet.runtime.spark.packets import encode_table, slice_by_bytes
 from watersmeet.runtime.spark.spark_types import to_spark_batch
@@ -57,7 +58,7 @@ class Emission(ABC):
                 returned: Returned = end.value
                 return returned
             for columns in self._encode_batch(batch, round_number):
-                numbers = pa.nulls(len(columns[0]), _list_of(pa.int64()))
+                numbers = null_array(len(columns[0]), _list_of(pa.int64()))
                 yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
 
     def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
@@ -97,8 +98,9 @@ class BatchedRows(Emission):
     def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array[Any]]]:
         for piece in slice_by_bytes(to_spark_batch(batch, self.fields), SLICE_BYTES):
             list_rows = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
-            ends = pa.array(np.append(np.arange(0, piece.num_rows, list_rows), piece.num_rows).astype(np.int32))
-            yield [pa.ListArray.from_arrays(ends, values, type=_list_of(values.type)) for values in piece.columns]
+            ends = np.append(np.arange(0, piece.num_rows, list_rows), piece.num_rows).astype(np.int32)
+            offsets = pa.array(ends, pa.int32())
+            yield [pa.ListArray.from_arrays(offsets, values, type=_list_of(values.type)) for values in piece.columns]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -172,10 +172,9 @@ _ROUND_SCHEMA = pa.schema([("round", pa.int32())])
 
 def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
     """Return the packets as a streaming DataFrame, one round per micro-batch. After the last round it emits nothing."""
-    last = max(packets.column("round").to_pylist(), default=-1)
-    blobs = [
-        encode_table(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)
-    ]
+    rounds = packets.column("round")
+    last = max(cast("list[int]", rounds.to_pylist()), default=-1)
+    blobs = [encode_table(packets.filter(pa.compute.equal(rounds, pa.scalar(number)))) for number in range(last + 1)]
     if mark_done(spark, "register rounds"):
         spark.dataSource.register(RoundNumbers)
     numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()
@@ -184,7 +183,7 @@ def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
 
 def _emit_round_packets(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Replace round numbers by packets. A micro-batch is one round, so its packets no longer need the number."""
-    for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+    for number in (number for batch in numbers for number in cast("list[int]", batch.column(0).to_pylist())):
         packets = decode_table(blobs[number])
         in_one_round = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
         yield from in_one_round.to_batches()

@@ -7,7 +7,7 @@ together, so half of the bytes are enough.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +54,11 @@ def _restore(pieces: list[tuple[pa.Field[Any], pa.Array[Any]]], kind: pa.DataTyp
     for field, values in pieces:
         here = numbers[at : at + len(values)]
         if _is_downcast(field, kind):
-            np.add(values.to_numpy(), int(field.metadata[_LOW]), out=here, dtype=np.int64)
+            np.add(values.to_numpy(), int(cast("dict[bytes, bytes]", field.metadata)[_LOW]), out=here, dtype=np.int64)
         else:
             here[:] = _as_int64(values)
         at += len(values)
-    return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
+    return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers.data)])
 
 
 def _is_downcast(field: pa.Field[Any], kind: pa.DataType) -> bool:
@@ -76,4 +76,5 @@ def _as_int64(values: pa.Array[Any]) -> NDArray[np.int64]:
 
 
 def _one_array(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    # The stubs type a chunk as a ChunkedArray.
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]

@@ -30,19 +30,18 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 ROWS, CLOCK, UNSELECTED, SHED = range(4)
 
-PACKED = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("round", pa.int32()),
-        ("kind", pa.int32()),
-        ("source", pa.int32()),
-        ("rows", pa.int64()),
-        ("oldest_us", pa.int64()),
-        ("newest_us", pa.int64()),
-        ("spent_us", pa.int64()),
-        ("blob", pa.binary()),
-    ]
-)
+_PACKED_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("bucket", pa.int32()),
+    ("round", pa.int32()),
+    ("kind", pa.int32()),
+    ("source", pa.int32()),
+    ("rows", pa.int64()),
+    ("oldest_us", pa.int64()),
+    ("newest_us", pa.int64()),
+    ("spent_us", pa.int64()),
+    ("blob", pa.binary()),
+]
+PACKED = pa.schema(_PACKED_COLUMNS)
 PACKED_DDL = (
     "bucket int, round int, kind int, source int, rows long, oldest_us long, newest_us long, spent_us long, blob binary"
 )
@@ -89,7 +88,7 @@ def _encode_packet_batch(packets: list[Packet]) -> pa.RecordBatch:
 def _concat_blobs(blobs: list[bytes | pa.Buffer]) -> pa.Array[Any]:
     ends = np.cumsum([0, *map(len, blobs)]).astype(np.int32)
     joined = blobs[0] if len(blobs) == 1 else b"".join(blobs)
-    return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
+    return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends.data), pa.py_buffer(joined)])
 
 
 def decode_packets(batch: pa.RecordBatch | pa.Table) -> list[Packet]:

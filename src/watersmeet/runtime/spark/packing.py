@@ -159,7 +159,7 @@ class Packer:
             kind,
             self.stream,
             times.size,
-            blob=encode_table_to_buffer(pa.table({TIME: times})),
+            blob=encode_table_to_buffer(pa.table({TIME: pa.array(times)})),
         )
 
 
@@ -196,13 +196,13 @@ class _SelectedRows:
         payload = self.table.select(list(self.source.columns))
         all_selected = self.rows.size == self.times.size
         if not any(self.source.number in axis.members for axis in grid.axes):
-            rows = payload if all_selected else payload.take(pa.array(self.rows))
+            rows = payload if all_selected else payload.take(self.rows)
             if rows.num_rows:
                 yield 0, rows
             return
         cells = self._cells(grid)
         order = np.argsort(cells.astype(np.int16) if grid.cells < 2**15 else cells, kind="stable")
-        sorted_rows = payload.take(pa.array(order if all_selected else self.rows[order]))
+        sorted_rows = payload.take(order if all_selected else self.rows[order])
         counts = np.bincount(cells, minlength=grid.cells)
         starts = np.concatenate([[0], np.cumsum(counts)])
         for cell in np.flatnonzero(counts).tolist():
@@ -237,9 +237,7 @@ class _SelectedRows:
         for name in self.source.columns:
             column = _one_array(self.table, name)
             if pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_floating(column.type):
-                codes.append(
-                    encode_keys(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows)))
-                )
+                codes.append(encode_keys(column.fill_null("" if pa.types.is_string(column.type) else 0).take(rows)))
         return reduce(combine_codes, codes)
 
 
@@ -250,7 +248,7 @@ def _column_reader(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array
     def column(requested: Column) -> pa.Array[Any]:
         if requested.name not in gathered:
             values = _one_array(table, requested.name)
-            gathered[requested.name] = values if rows.size == len(values) else values.take(pa.array(rows))
+            gathered[requested.name] = values if rows.size == len(values) else values.take(rows)
         return gathered[requested.name]
 
     return column
@@ -271,7 +269,8 @@ def _gather_chunks(tables: Iterable[pa.Table], max_bytes: int) -> Iterator[pa.Ta
 
 def _one_array(table: pa.Table, name: str) -> pa.Array[Any]:
     column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    # The stubs type a chunk as a ChunkedArray.
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]
 
 
 def _read_flags(table: pa.Table, name: str) -> NDArray[np.bool_]:

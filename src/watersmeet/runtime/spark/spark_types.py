@@ -17,7 +17,7 @@ import pyarrow as pa
 from watersmeet.errors import InputError
 from watersmeet.operators.expressions.temporal import convert_unit
 
-_SUBSTITUTES = {
+_SUBSTITUTES: dict[pa.DataType, pa.DataType] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
