@@ -66,7 +66,11 @@ def make_batch(name: str, number: int) -> pa.Table:
     random = np.random.default_rng([number, *name.encode()])
     at = np.sort(random.integers(number * BATCH_US - 100_000, (number + 1) * BATCH_US, BATCH_ROWS))
     return pa.table(
-        {"ts": at, "item": random.integers(0, 20_000, BATCH_ROWS), "price": random.integers(1, 500, BATCH_ROWS)}
+        {
+            "ts": pa.array(at),
+            "item": pa.array(random.integers(0, 20_000, BATCH_ROWS)),
+            "price": pa.array(random.integers(1, 500, BATCH_ROWS)),
+        }
     )
 
 

@@ -99,7 +99,8 @@ def test_a_decimal_key_matches_the_double_key_of_the_same_text(algorithm: str) -
     b = pa.table({"ts": [5] * len(chosen), "same": [float(price) for price in chosen]})
     streams = {"a": wm.stream(a, time="ts"), "b": wm.stream(b, time="ts")}
     found = wm.collect(query, streams, plan=wm.plan(algorithm=algorithm))
-    assert sorted(found["price"].to_pylist()) == chosen
+    prices: list[Any] = found["price"].to_pylist()
+    assert sorted(prices) == chosen
 
 
 def test_codes_of_a_converted_decimal_are_the_codes_of_the_double() -> None:

@@ -62,7 +62,7 @@ _NESTED_VALUES = st.lists(st.none() | st.lists(st.none() | st.integers(-2, 300),
 )
 def test_codes_compare_as_the_definition_does(values: list[Any]) -> None:
     kind = pa.struct([("i", pa.int64()), ("l", pa.list_(pa.list_(pa.int64())))])
-    array = pa.array(values, kind)
+    array: pa.Array[Any] = pa.array(values, kind)
     codes, keys = rank_values(array).tolist(), [sort_key(value) for value in array.to_pylist()]
     for code, key in zip(codes, keys, strict=True):
         assert [code < other for other in codes] == [key < other for other in keys]

@@ -36,7 +36,8 @@ def streams() -> Streams:
     found: Streams = {}
     for name in "ab":
         columns = {"k": rng.integers(0, 20, rows), "g": rng.integers(0, 10, rows), "x": rng.random(rows)}
-        found[name] = wm.stream(pa.table({"ts": np.sort(rng.integers(0, 100_000_000, rows)), **columns}), time="ts")
+        columns = {"ts": np.sort(rng.integers(0, 100_000_000, rows)), **columns}
+        found[name] = wm.stream(pa.table({key: pa.array(values) for key, values in columns.items()}), time="ts")
     return found
 
 

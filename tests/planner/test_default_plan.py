@@ -16,7 +16,14 @@ THETA = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND]
 def table(rows: int, seed: int, distinct: int = 100) -> pa.Table:
     rng = np.random.default_rng(seed)
     keys, values = rng.integers(0, distinct, rows), rng.integers(0, 1000, rows)
-    return pa.table({"ts": np.arange(rows) * 1000, "k": keys, "x": values, "id": np.arange(rows)})
+    return pa.table(
+        {
+            "ts": pa.array(np.arange(rows) * 1000),
+            "k": pa.array(keys),
+            "x": pa.array(values),
+            "id": pa.array(np.arange(rows)),
+        }
+    )
 
 
 def streams(rows: int) -> dict[str, Stream]:

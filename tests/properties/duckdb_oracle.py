@@ -93,7 +93,8 @@ def _plain_table(source: SourceData) -> pa.Table:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
-        return kind.value_type
+        encoded: pa.DataType = kind.value_type
+        return encoded
     if pa.types.is_timestamp(kind) and kind.tz:
         return pa.timestamp("us", "UTC")
     return pa.float32() if pa.types.is_float16(kind) else kind

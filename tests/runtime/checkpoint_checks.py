@@ -174,7 +174,11 @@ def check_inputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = job.tree()
     lost = path / "a" / f"{COMMITTED_BATCHES:03d}.parquet"
     content, times = lost.read_bytes(), lost.stat()
-    for change in (lost.unlink, lambda: pq.write_table(pq.read_table(lost).slice(3), lost)):
+    changes: tuple[Callable[[], None], ...] = (
+        lost.unlink,
+        lambda: pq.write_table(pq.read_table(lost).slice(3), lost),
+    )
+    for change in changes:
         change()
         message = resume_and_get_refusal(job)
         assert message is not None
@@ -377,7 +381,7 @@ def _write_round(path: Path, files: dict[str, Any], number: int) -> None:
         for batch, seconds in [*listed, *([(number, [])] if name == "c" and number else [])]:
             if batch == number:
                 (path / name).mkdir(exist_ok=True)
-                table = {
+                table: dict[str, pa.Array[Any]] = {
                     "ts": pa.array([each * SECOND for each in seconds], pa.int64()),
                     "k": pa.array([each % 2 for each in seconds], pa.int64()),
                     "id": pa.array([f"{name}{batch}-{each}" for each in seconds], pa.string()),

@@ -112,7 +112,7 @@ class CheckpointedJob:
             directory = self.path / name
             directory.mkdir(exist_ok=True)
             seconds = [5 * number + 0.6 * i for i in range(10)]
-            rows = {
+            rows: dict[str, pa.Array[Any]] = {
                 "ts": pa.array([round(each * SECOND) for each in seconds], pa.int64()),
                 "k": pa.array([round(each) % 3 for each in seconds], pa.int64()),
                 "v": pa.array([(7 * number + 3 * i) % 11 for i in range(10)], pa.int64()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ def find_cells(chosen: JoinConfig, grid: BucketGrid, number: int, table: pa.Tabl
         for packet in decode_packets(batch):
             if packet.kind == ROWS:
                 rows = restore_integers([decode_table(packet.blob)], pa.schema(list(FIELDS.items())))
-                for row in rows.column("id").to_pylist():
+                for row in cast("list[int]", rows.column("id").to_pylist()):
                     cells.setdefault(row, set()).add(packet.bucket)
     return cells
 
@@ -52,7 +53,12 @@ def test_rows_that_may_match_meet_in_exactly_one_cell(where: str, buckets: int) 
     rng = np.random.default_rng(buckets)
     tables = [
         pa.table(
-            {"ts": rng.integers(0, 9, 12), "x": rng.integers(0, 3, 12), "y": rng.integers(0, 3, 12), "id": range(12)}
+            {
+                "ts": pa.array(rng.integers(0, 9, 12)),
+                "x": pa.array(rng.integers(0, 3, 12)),
+                "y": pa.array(rng.integers(0, 3, 12)),
+                "id": range(12),
+            }
         )
     ] * 3
     cells = [find_cells(chosen, grid, number, table) for number, table in enumerate(tables)]

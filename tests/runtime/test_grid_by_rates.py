@@ -29,7 +29,12 @@ def rows(count: int, seconds: float = 100.0) -> pa.Table:
     rng = np.random.default_rng(count)
     times = np.sort(rng.integers(0, int(seconds * 1e6), count))
     return pa.table(
-        {"ts": times, "x": rng.integers(0, 1000, count), "k": rng.integers(0, 9, count), "id": np.arange(count)}
+        {
+            "ts": pa.array(times),
+            "x": pa.array(rng.integers(0, 1000, count)),
+            "k": pa.array(rng.integers(0, 9, count)),
+            "id": pa.array(np.arange(count)),
+        }
     )
 
 

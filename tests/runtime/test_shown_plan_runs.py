@@ -40,8 +40,9 @@ def table(name: str, rows: int, seed: int) -> pa.Table:
         "k": rng.integers(0, 40, rows),
         "j": rng.integers(0, 300, rows),
         "x": rng.integers(0, 1000, rows),
+        "id": np.arange(rows),
     }
-    return pa.table({**columns, "id": np.arange(rows)})
+    return pa.table({name: pa.array(values) for name, values in columns.items()})
 
 
 def query(names: str, where: str) -> str:

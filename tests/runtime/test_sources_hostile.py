@@ -137,7 +137,8 @@ def test_times_of_every_type_become_microseconds(values: list[int], kind: pa.Dat
 
 
 def test_a_null_time_is_refused_with_its_row() -> None:
-    table = pa.table({"ts": pa.chunked_array([pa.array([1, 2]), pa.array([None, 4], pa.int64())])})
+    times = pa.chunked_array([pa.array([1, 2]), pa.array([None, 4], pa.int64())])
+    table = pa.Table.from_arrays([times], ["ts"])
     with pytest.raises(InputError, match='row 3 of stream "bids" has no time: column "ts" is null'):
         extract_event_times_us("bids", table, "ts")
 

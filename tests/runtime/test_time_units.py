@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,7 +33,7 @@ def join_streams(left: str, right: str) -> list[tuple[int, int]]:
         "b": wm.stream(pa.table({"ts": times(RIGHT, right)}), time="ts", unit=right),
     }
     found = wm.collect(QUERY, streams)
-    return sorted(zip(found["ts"].to_pylist(), found["other"].to_pylist(), strict=True))
+    return pairs_of(found)
 
 
 @pytest.mark.parametrize("left", PER_SECOND)
@@ -150,8 +150,12 @@ def run_command(folder: Path, *options: str) -> Any:
 
 
 def pairs_in(file: Path) -> list[tuple[int, int]]:
-    rows = pq.read_table(file)
-    return sorted(zip(rows["ts"].to_pylist(), rows["other"].to_pylist(), strict=True))
+    return pairs_of(pq.read_table(file))
+
+
+def pairs_of(rows: pa.Table) -> list[tuple[int, int]]:
+    times, others = (cast("list[int]", rows[name].to_pylist()) for name in ("ts", "other"))
+    return sorted(zip(times, others, strict=True))
 
 
 WANTED_MS = [((NOW_S + a) * 1_000, (NOW_S + b) * 1_000) for a, b in PAIRS]

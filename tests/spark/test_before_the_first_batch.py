@@ -107,7 +107,9 @@ def test_a_finite_query_uses_one_partition_per_core_despite_the_session_setting(
 def test_a_relation_of_megabytes_is_sent_with_a_streaming_query(spark: SparkSession, tmp_path: Path) -> None:
     query = "SELECT a.id, r.v FROM a [RANGE 1 SECOND], r WHERE a.k = r.k"
     large: dict[str, Any] = {
-        "r": wm.relation(pa.table({"k": np.arange(200_000, dtype=np.int32), "v": np.arange(200_000)}))
+        "r": wm.relation(
+            pa.table({"k": pa.array(np.arange(200_000, dtype=np.int32)), "v": pa.array(np.arange(200_000))})
+        )
     }
     frame = wm.on_spark(query, {**build_streams(a=streaming_frame(spark, tmp_path, "a")), **large})
     assert stream_to_rows(frame, tmp_path) == table_to_rows(

@@ -97,7 +97,13 @@ def _write_rows(folder: Path, seed: int, rows: int = ROWS) -> Path:
 
 def _rows(seed: int, rows: int = ROWS) -> pa.Table:
     times = pa.array(1_000_000 + np.arange(rows) * 1000).cast(pa.timestamp("us", "UTC"))
-    return pa.table({"ts": times, "k": np.random.default_rng(seed).integers(0, rows, rows), "id": np.arange(rows)})
+    return pa.table(
+        {
+            "ts": times,
+            "k": pa.array(np.random.default_rng(seed).integers(0, rows, rows)),
+            "id": pa.array(np.arange(rows)),
+        }
+    )
 
 
 def _sources(files: dict[str, Path], number: int) -> dict[str, Any]:

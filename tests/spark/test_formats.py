@@ -28,6 +28,10 @@ def run_command(path: Path, *more: object) -> Any:
     return result
 
 
+def values_of(path: Path, column: str) -> list[Any]:
+    return pq.read_table(path, columns=[column]).column(column).to_pylist()
+
+
 def test_files_of_a_format_with_a_declared_schema(tmp_path: Path, spark: SparkSession) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -49,7 +53,7 @@ def test_files_of_a_format_with_a_declared_schema(tmp_path: Path, spark: SparkSe
     )
     result = run_command(tmp_path, "--config", tmp_path / "job.toml")
     assert result.exit_code == 0, result.output
-    assert sorted(pq.read_table(tmp_path / "out", columns=["k"]).column("k").to_pylist()) == list(range(5))
+    assert sorted(values_of(tmp_path / "out", "k")) == list(range(5))
 
 
 def test_a_generator_of_rows(tmp_path: Path, spark: SparkSession) -> None:
@@ -61,7 +65,7 @@ def test_a_generator_of_rows(tmp_path: Path, spark: SparkSession) -> None:
         tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={rate}", "--stream", f"b={rate}"
     )
     assert result.exit_code == 0, result.output
-    assert sorted(pq.read_table(tmp_path / "out").column("value").to_pylist()) == list(range(20))
+    assert sorted(values_of(tmp_path / "out", "value")) == list(range(20))
 
 
 def test_json_messages_become_their_columns(tmp_path: Path, spark: SparkSession) -> None:
@@ -81,7 +85,7 @@ def test_json_messages_become_their_columns(tmp_path: Path, spark: SparkSession)
     )
     result = run_command(tmp_path, *options)
     assert result.exit_code == 0, result.output
-    assert sorted(pq.read_table(tmp_path / "out", columns=["k"]).column("k").to_pylist()) == list(range(7))
+    assert sorted(values_of(tmp_path / "out", "k")) == list(range(7))
     (tmp_path / "messages" / "second.txt").write_text("this is no JSON\n")
     damaged = run_command(tmp_path, *options)
     assert damaged.exit_code == 1

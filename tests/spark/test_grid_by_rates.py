@@ -27,7 +27,13 @@ BUCKETS = 8
 def rows(count: int, seed: int, start_s: int = 0) -> pa.Table:
     rng = np.random.default_rng(seed)
     times = pa.array(np.sort(rng.integers(0, 100_000_000, count)) + start_s * 1_000_000, pa.timestamp("us", "UTC"))
-    return pa.table({"ts": times, "x": rng.integers(0, 1000, count), "id": np.arange(count) + start_s * 1_000_000})
+    return pa.table(
+        {
+            "ts": times,
+            "x": pa.array(rng.integers(0, 1000, count)),
+            "id": pa.array(np.arange(count) + start_s * 1_000_000),
+        }
+    )
 
 
 def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spark: SparkSession) -> None:

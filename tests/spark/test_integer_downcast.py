@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,15 +12,14 @@ from hypothesis import strategies as st
 from watersmeet.runtime.spark.integer_downcast import downcast_integers, restore_integers
 from watersmeet.runtime.spark.packets import decode_table, encode_table_to_buffer
 
-SCHEMA = pa.schema(
-    [
-        ("k", pa.int64()),
-        ("ts", pa.timestamp("us", "UTC")),
-        ("word", pa.string()),
-        ("x", pa.float64()),
-        ("small", pa.int32()),
-    ]
-)
+_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("k", pa.int64()),
+    ("ts", pa.timestamp("us", "UTC")),
+    ("word", pa.string()),
+    ("x", pa.float64()),
+    ("small", pa.int32()),
+]
+SCHEMA = pa.schema(_COLUMNS)
 
 near_integers = st.integers(-(2**31), 2**31)
 
@@ -29,7 +30,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     far = draw(st.booleans())
     integers = st.integers(-(2**63), 2**63 - 1) if far else near_integers
     values = st.one_of(integers, st.none()) if draw(st.booleans()) else integers
-    columns = [
+    columns: list[pa.Array[Any]] = [
         pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), pa.int64()),
         pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), pa.int64()).view(pa.timestamp("us", "UTC")),
         pa.array(draw(st.lists(st.one_of(st.text(max_size=3), st.none()), min_size=rows, max_size=rows)), pa.string()),

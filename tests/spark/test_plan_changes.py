@@ -111,7 +111,7 @@ def test_a_written_plan_cannot_be_changed(tmp_path: Path) -> None:
 def test_without_a_pinned_plan_the_first_file_of_a_followed_directory_decides(tmp_path: Path) -> None:
     """A band join over many rows uses an index; over few rows, or without a sample, it uses the default plan."""
     rng = np.random.default_rng(7)
-    rows = pa.table({"ts": np.arange(20_000) * 500, "x": rng.integers(0, 1_000_000, 20_000)})
+    rows = pa.table({"ts": pa.array(np.arange(20_000) * 500), "x": pa.array(rng.integers(0, 1_000_000, 20_000))})
     text = "SELECT a.x FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.x <= b.x + 5 AND a.x >= b.x - 5"
     for name, size in {"many": 20_000, "few": 10}.items():
         for stream in "ab":

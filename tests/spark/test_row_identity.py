@@ -104,6 +104,5 @@ def test_spark_keeps_the_rows_that_we_keep(spark: SparkSession) -> None:
             if box.is_dropping
             else frame
         )
-        assert (
-            sorted(kept.toArrow()["id"].to_pylist()) == table.filter(pa.array(box.select_kept(table)))["id"].to_pylist()
-        )
+        ids: list[Any] = kept.toArrow()["id"].to_pylist()
+        assert sorted(ids) == table.filter(pa.array(box.select_kept(table)))["id"].to_pylist()

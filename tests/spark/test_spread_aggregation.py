@@ -82,7 +82,7 @@ def _tables(name: str) -> list[pa.Table]:
     table = pa.table(
         {
             "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
-            "k": rng.integers(0, 7, rows),
+            "k": pa.array(rng.integers(0, 7, rows)),
             "g": pa.array(rng.integers(0, 4, rows), mask=rng.random(rows) < 0.1),
             "v": pa.array(rng.integers(-9, 12, rows), mask=rng.random(rows) < 0.1),
             "s": pa.array(rng.choice(["x", "y", "zz"], rows), mask=rng.random(rows) < 0.1),
@@ -115,4 +115,5 @@ def _run_embedded(query: str, rounds: int = ROUNDS) -> pa.Table:
 
 def _as_of_before(query: str) -> Any:
     """Return the last instant that was emitted before the last round."""
-    return max(_run_embedded(query, ROUNDS - 1).column("as_of").to_pylist())
+    instants: list[Any] = _run_embedded(query, ROUNDS - 1).column("as_of").to_pylist()
+    return max(instants)

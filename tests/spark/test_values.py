@@ -17,10 +17,11 @@ from watersmeet.runtime.spark.spark_errors import translate_errors
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-CENTS = pa.array([Decimal(cents).scaleb(-2) for cents in range(0, 2_000, 3)], pa.decimal128(7, 2))
+PRICES = [Decimal(cents).scaleb(-2) for cents in range(0, 2_000, 3)]
+CENTS = pa.array(PRICES, pa.decimal128(7, 2))
 TIMES = pa.array([0] * len(CENTS), pa.timestamp("us", "UTC"))
 DECIMALS = pa.table({"ts": TIMES, "price": CENTS})
-DOUBLES = pa.table({"ts": TIMES, "price": [float(cents) for cents in CENTS.to_pylist()]})
+DOUBLES = pa.table({"ts": TIMES, "price": [float(price) for price in PRICES]})
 
 
 @pytest.mark.parametrize("kind", ["tables", "files", "frames"])
@@ -33,12 +34,10 @@ def test_a_decimal_equals_the_double_of_the_same_text(spark: SparkSession, tmp_p
         name: wm.stream(make_source(spark, tmp_path / name, table, kind), time="ts")
         for name, table in (("a", DECIMALS), ("b", DOUBLES))
     }
-    expected = [
-        cents for cents in CENTS.to_pylist() if Decimal("1.14") < cents <= Decimal("4.35") and cents != Decimal("1.17")
-    ]
+    expected = [price for price in PRICES if Decimal("1.14") < price <= Decimal("4.35") and price != Decimal("1.17")]
     found = collect_rows(wm.on_spark(query, streams, session=spark, buckets=4))
     assert found == table_to_rows(
-        pa.table({"a": pa.array(expected, CENTS.type), "b": [float(cents) for cents in expected]})
+        pa.table({"a": pa.array(expected, CENTS.type), "b": [float(price) for price in expected]})
     )
 
 

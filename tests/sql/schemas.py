@@ -11,9 +11,16 @@ from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.errors import QueryError
 from watersmeet.sql import bind, parse
 
-SALES = pa.schema({"item": pa.int64(), "store": pa.string(), "price": pa.decimal128(10, 2), "ts": pa.timestamp("us")})
-BIDS = pa.schema({"auction": pa.int64(), "bidder": pa.int64(), "price": pa.int64(), "ts": pa.timestamp("us")})
-KINDS = pa.schema(
+
+def build_schema(columns: dict[str, pa.DataType]) -> pa.Schema:
+    return pa.schema(columns)
+
+
+SALES = build_schema(
+    {"item": pa.int64(), "store": pa.string(), "price": pa.decimal128(10, 2), "ts": pa.timestamp("us")}
+)
+BIDS = build_schema({"auction": pa.int64(), "bidder": pa.int64(), "price": pa.int64(), "ts": pa.timestamp("us")})
+KINDS = build_schema(
     {
         "i8": pa.int8(),
         "i32": pa.int32(),
@@ -37,11 +44,11 @@ KINDS = pa.schema(
         "clock": pa.time64("us"),
         "span": pa.duration("ms"),
         "list": pa.list_(pa.int64()),
-        "struct": pa.struct({"x": pa.int64()}),
+        "struct": pa.struct([("x", pa.int64())]),
         "nothing": pa.null(),
     }
 )
-STORES = pa.schema({"id": pa.int64(), "Name": pa.string()})
+STORES = build_schema({"id": pa.int64(), "Name": pa.string()})
 
 SCHEMAS: dict[str, SourceSchema] = {
     "sales_a": StreamSchema("sales_a", SALES, "ts"),

@@ -149,7 +149,7 @@ def test_a_column_without_values_is_refused() -> None:
         pa.chunked_array([[True, None], [False, False]]),
     ],
 )
-def test_a_sampled_share_counts_true_values(mask: pa.Array[Any]) -> None:
+def test_a_sampled_share_counts_true_values(mask: Any) -> None:
     assert measure_selectivity(mask) == Estimate(0.25, Provenance.MEASURED, "1 of 4 rows passed")
 
 
@@ -163,6 +163,6 @@ def test_an_empty_sample_gives_an_assumed_share() -> None:
 
 
 @pytest.mark.parametrize("mask", [np.array([1, 0]), pa.array([1, 0]), [True], None, np.ones((2, 2), np.bool_)])
-def test_a_mask_must_be_an_array_of_booleans(mask: pa.Array[Any]) -> None:
+def test_a_mask_must_be_an_array_of_booleans(mask: Any) -> None:
     with pytest.raises(InputError, match="array of booleans"):
         measure_selectivity(mask)

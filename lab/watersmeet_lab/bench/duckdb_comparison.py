@@ -107,7 +107,8 @@ def _duckdb_call(workload: JoinWorkload, tables: Tables, threads: int) -> Callab
         with duckdb.connect(config={"threads": threads}) as connection:
             for name, table in tables.items():
                 connection.register(name, table)
-            return connection.sql(workload.join.to_duckdb_sql()).to_arrow_table()
+            found: pa.Table = connection.sql(workload.join.to_duckdb_sql()).to_arrow_table()
+            return found
 
     return call
 

@@ -64,9 +64,9 @@ class AggregationSetting:
         rows = round(self.rows * each.rows_per_s / max(one.rows_per_s for one in self.inputs))
         return pa.table(
             {
-                "ts": (np.arange(rows) * (1e6 / each.rows_per_s)).astype(np.int64),
-                "j": rng.integers(0, max(1, round(1 / each.selectivity)), rows),
-                "g": rng.integers(0, int(each.groups), rows),
+                "ts": pa.array((np.arange(rows) * (1e6 / each.rows_per_s)).astype(np.int64)),
+                "j": pa.array(rng.integers(0, max(1, round(1 / each.selectivity)), rows)),
+                "g": pa.array(rng.integers(0, int(each.groups), rows)),
             }
         )
 

@@ -79,7 +79,8 @@ class RandomStream:
         if self.hot_share:
             hot = rng.random(self.rows) < self.hot_share
             columns = {name: np.where(hot, 0, values) for name, values in columns.items()}
-        return pa.table({"ts": pa.array(times), **columns, "id": pa.array(np.arange(self.rows))})
+        columns = {"ts": times, **columns, "id": np.arange(self.rows)}
+        return pa.table({name: pa.array(values) for name, values in columns.items()})
 
 
 def stream_tables(streams: Mapping[str, RandomStream], seed: int = 0) -> Callable[[str], pa.Table]:

@@ -66,8 +66,8 @@ class NexmarkSite:
         number = np.arange(at.size)
         return pa.table(
             {
-                "ts": self._times(at),
-                "id": FIRST_PERSON + number,
+                "ts": pa.array(self._times(at)),
+                "id": pa.array(FIRST_PERSON + number),
                 "name": _choose_words(_NAMES, rng, at.size),
                 "state": _choose_words(_STATES, rng, at.size),
             }
@@ -80,13 +80,14 @@ class NexmarkSite:
         newest_person = self._people_before(at)
         return pa.table(
             {
-                "ts": times,
-                "id": FIRST_AUCTION + np.arange(at.size),
-                "seller": FIRST_PERSON
-                + _choose_recent(rng, newest_person, ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
-                "category": FIRST_CATEGORY + rng.integers(0, CATEGORIES, at.size),
-                "reserve": rng.integers(100, 10_000, at.size),
-                "expires": times + rng.integers(1, 2 * self._open_us, at.size),
+                "ts": pa.array(times),
+                "id": pa.array(FIRST_AUCTION + np.arange(at.size)),
+                "seller": pa.array(
+                    FIRST_PERSON + _choose_recent(rng, newest_person, ACTIVE_PEOPLE, hot_share=0.75, hot_every=100)
+                ),
+                "category": pa.array(FIRST_CATEGORY + rng.integers(0, CATEGORIES, at.size)),
+                "reserve": pa.array(rng.integers(100, 10_000, at.size)),
+                "expires": pa.array(times + rng.integers(1, 2 * self._open_us, at.size)),
             }
         )
 
@@ -95,12 +96,16 @@ class NexmarkSite:
         rng = np.random.default_rng([self.seed, 3])
         return pa.table(
             {
-                "ts": self._times(at),
-                "auction": FIRST_AUCTION
-                + _choose_recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100),
-                "bidder": FIRST_PERSON
-                + _choose_recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
-                "price": np.exp(rng.uniform(np.log(100), np.log(1_000_000), at.size)).astype(np.int64),
+                "ts": pa.array(self._times(at)),
+                "auction": pa.array(
+                    FIRST_AUCTION
+                    + _choose_recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100)
+                ),
+                "bidder": pa.array(
+                    FIRST_PERSON
+                    + _choose_recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100)
+                ),
+                "price": pa.array(np.exp(rng.uniform(np.log(100), np.log(1_000_000), at.size)).astype(np.int64)),
             }
         )
 
@@ -138,7 +143,7 @@ def _choose_recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_s
 
 
 def _choose_words(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array[Any]:
-    return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(
+    return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), pa.array(words)).cast(
         pa.string()
     )
 

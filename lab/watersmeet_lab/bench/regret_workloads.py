@@ -71,11 +71,11 @@ class RegretWorkload:
         rows = max(1, round(flow.rows_per_s * seconds))
         return pa.table(
             {
-                "ts": np.sort(rng.integers(0, int(seconds * 1e6), rows)),
-                "k": _draw_keys(rng, flow, rows),
-                "j": _draw_keys(rng, flow, rows),
-                "x": rng.integers(0, VALUES, rows),
-                "id": np.arange(rows),
+                "ts": pa.array(np.sort(rng.integers(0, int(seconds * 1e6), rows))),
+                "k": pa.array(_draw_keys(rng, flow, rows)),
+                "j": pa.array(_draw_keys(rng, flow, rows)),
+                "x": pa.array(rng.integers(0, VALUES, rows)),
+                "id": pa.array(np.arange(rows)),
             }
         )
 

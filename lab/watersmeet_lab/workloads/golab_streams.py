@@ -81,7 +81,7 @@ def generate_arrivals(
             if balanced
             else rng.integers(1, stream.distinct + 1, ticks.size)
         )
-        tables[name] = pa.table({"ts": ticks, "attr": values})
+        tables[name] = pa.table({"ts": pa.array(ticks), "attr": pa.array(values)})
     return tables
 
 

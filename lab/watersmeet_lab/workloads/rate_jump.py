@@ -48,8 +48,8 @@ class RateJump:
         columns = {"k": held // 50, "j": held // 2, "m": held // 2}
         return pa.table(
             {
-                "ts": number * 1_000_000 + np.sort(rng.integers(0, 1_000_000, slow)),
-                "id": np.arange(slow) + number * self.rows_per_s,
-                **{column: rng.integers(0, distinct, slow) for column, distinct in columns.items()},
+                "ts": pa.array(number * 1_000_000 + np.sort(rng.integers(0, 1_000_000, slow))),
+                "id": pa.array(np.arange(slow) + number * self.rows_per_s),
+                **{column: pa.array(rng.integers(0, distinct, slow)) for column, distinct in columns.items()},
             }
         )

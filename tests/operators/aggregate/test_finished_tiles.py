@@ -169,8 +169,7 @@ def test_a_join_of_tiles_keeps_its_half_open_tiles() -> None:
 def test_having_decides_about_the_finished_tile() -> None:
     query = """SELECT a.k, MAX(a.v) AS m FROM a [TUMBLE 10 MICROSECONDS]
                GROUP BY a.k HAVING COUNT(*) > 1 EVERY 10 MICROSECONDS"""
-    timeline = {"ts": [0, 5, 10, 12, 20], "k": ["x"] * 5, "v": [4, 4, 4, 4, 4]}
-    tables = {"a": pa.table(timeline)}
+    tables = {"a": pa.table({"ts": [0, 5, 10, 12, 20], "k": ["x"] * 5, "v": [4, 4, 4, 4, 4]})}
     assert rows_of(wm.collect(query, sources_of(tables))) == [(10, "x", 4)]
 
 

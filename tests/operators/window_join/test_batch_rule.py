@@ -30,7 +30,14 @@ def input_batch(batch: int, number: int, rows: int) -> InputBatch:
     rng = np.random.default_rng([batch, number, rows])
     times = np.sort(rng.integers(batch * BATCH_US, (batch + 1) * BATCH_US, rows))
     return InputBatch(
-        pa.table({"ts": times, "k": rng.integers(0, 5, rows), "id": batch * 1000 + np.arange(rows)}), times
+        pa.table(
+            {
+                "ts": pa.array(times),
+                "k": pa.array(rng.integers(0, 5, rows)),
+                "id": pa.array(batch * 1000 + np.arange(rows)),
+            }
+        ),
+        times,
     )
 
 

@@ -34,7 +34,14 @@ def input_batches(batch: int) -> dict[int, InputBatch]:
         rng = np.random.default_rng([batch, number])
         times = np.sort(rng.integers(max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US, 300))
         batches[number] = InputBatch(
-            pa.table({"ts": times, "k": rng.integers(0, 5, 300), "id": batch * 300 + np.arange(300)}), times
+            pa.table(
+                {
+                    "ts": pa.array(times),
+                    "k": pa.array(rng.integers(0, 5, 300)),
+                    "id": pa.array(batch * 300 + np.arange(300)),
+                }
+            ),
+            times,
         )
     return batches
 

@@ -36,7 +36,7 @@ def streams(names: str, rows: int = ROWS) -> dict[str, wm.Stream]:
                 {
                     "ts": pa.array(np.sort(rng.integers(0, rows * 1_000_000, rows)), pa.timestamp("us")),
                     "id": pa.array(np.arange(rows)),
-                    "room": rng.integers(0, 4, rows),
+                    "room": pa.array(rng.integers(0, 4, rows)),
                     "temp": pa.array(
                         [None if i % 50 == 7 else t for i, t in enumerate(rng.normal(20, 3, rows).tolist())]
                     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ def arrival(*batches: list[int], lateness_us: int = 0, idle_us: int | None = Non
 
 
 def kept_times(admission: Admission) -> dict[str, list[int]]:
-    return {name: table.column("ts").to_pylist() for name, table in admission.tables.items()}
+    return {name: cast("list[int]", table.column("ts").to_pylist()) for name, table in admission.tables.items()}
 
 
 def test_a_row_is_late_when_it_is_below_the_watermark_of_earlier_batches() -> None:

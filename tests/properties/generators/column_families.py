@@ -119,7 +119,7 @@ def build_array(values: list[Any], kind: pa.DataType) -> pa.Array[Any]:
     [1, None, 1]
     """
     if pa.types.is_dictionary(kind):
-        plain = pa.array(values, kind.value_type)
+        plain: pa.Array[Any] = pa.array(values, kind.value_type)
         return plain.dictionary_encode().cast(kind)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return pa.array([None if value is None else _number(value, kind) for value in values], kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -124,9 +124,10 @@ def _count(rng: Random, time_us: int, kind: TimeKind) -> int:
         return time_us // _DAY_US
     if not isinstance(kind, CountedTime) and pa.types.is_date64(kind):
         return time_us // _DAY_US * 86_400_000
-    if kind.unit == "ns":
+    unit = kind.unit if isinstance(kind, CountedTime) else cast("pa.TimestampType[Any, Any]", kind).unit
+    if unit == "ns":
         return time_us * 1_000 + rng.choice((0, 0, 1, 999))
-    return time_us // _PER_UNIT_US[kind.unit]
+    return time_us // _PER_UNIT_US[unit]
 
 
 def from_counts(counts: list[int], kind: pa.DataType) -> pa.Array[Any]:
@@ -135,8 +136,8 @@ def from_counts(counts: list[int], kind: pa.DataType) -> pa.Array[Any]:
 
 
 def to_counts(column: pa.Array[Any]) -> list[int]:
-    counts: list[int] = column.cast(_storage(column.type)).to_pylist()
-    return counts
+    counts: pa.Array[Any] = column.cast(_storage(column.type))
+    return cast("list[int]", counts.to_pylist())
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

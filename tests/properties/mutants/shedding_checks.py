@@ -167,9 +167,8 @@ def _grouped_streams() -> Streams:
             "g": rng.integers(0, 3, rows),
             "x": rng.gamma(3, 10, rows),
         }
-        found[name] = wm.stream(
-            pa.table({"ts": np.sort(rng.integers(0, 500, rows)), **columns, "id": np.arange(rows)}), time="ts"
-        )
+        columns = {"ts": np.sort(rng.integers(0, 500, rows)), **columns, "id": np.arange(rows)}
+        found[name] = wm.stream(pa.table({key: pa.array(values) for key, values in columns.items()}), time="ts")
     return found
 
 
@@ -178,5 +177,6 @@ def _slow_streams() -> Streams:
     found: Streams = {}
     for name in "ab":
         columns = {"k": rng.integers(0, 10, rows), "g": rng.integers(0, 5, rows)}
-        found[name] = wm.stream(pa.table({"ts": np.sort(rng.integers(0, 60_000_000, rows)), **columns}), time="ts")
+        columns = {"ts": np.sort(rng.integers(0, 60_000_000, rows)), **columns}
+        found[name] = wm.stream(pa.table({key: pa.array(values) for key, values in columns.items()}), time="ts")
     return found

@@ -51,7 +51,7 @@ def build_zeek_join() -> RealJoin:
     names = ("dns", "ssl", "weird")
     read = {name: pq.read_table(DATA / "zeek" / f"{name}.parquet") for name in names}
     tables = {
-        name: _number_rows(rows.filter(pc.not_equal(rows["orig_h"], SCANNER)), "ts", "orig_h")
+        name: _number_rows(rows.filter(pc.not_equal(rows["orig_h"], pa.scalar(SCANNER))), "ts", "orig_h")
         for name, rows in read.items()
     }
     windows = ", ".join(f"{name} [RANGE 5 SECONDS]" for name in names)
@@ -101,7 +101,7 @@ def drop_late_rows(batches: dict[str, list[pa.Table]], lateness_us: int) -> Tabl
     for number in range(max(len(tables) for tables in batches.values())):
         now = {name: tables[number] for name, tables in batches.items() if number < len(tables)}
         for name, table in now.items():
-            rows[name].append(table.filter(pc.greater_equal(table["ts"], watermark_us)))
+            rows[name].append(table.filter(pc.greater_equal(table["ts"], pa.scalar(watermark_us))))
         for name, table in now.items():
             if table.num_rows:
                 newest[name] = max(newest.get(name, -(2**62)), pc.max(table["ts"]).as_py())
@@ -144,7 +144,8 @@ def _within(one: str, other: str, window_us: int, *, directed: bool) -> str:
 
 
 def _number_rows(rows: pa.Table, time: str, key: str) -> pa.Table:
-    return pa.table({"id": np.arange(rows.num_rows), "ts": rows[time].cast(pa.int64()), "k": rows[key]})
+    ids = pa.array(np.arange(rows.num_rows))
+    return pa.Table.from_arrays([ids, rows[time].cast(pa.int64()), rows[key]], ["id", "ts", "k"])
 
 
 def _limit_time_span(tables: Tables, span_us: int) -> Tables:

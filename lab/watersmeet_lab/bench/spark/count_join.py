@@ -62,7 +62,11 @@ class CountJoinWorkload:
         )  # from 1 s on, because Spark treats a row at the epoch as late
         groups = rng.integers(0, self.groups, rows)
         return pa.table(
-            {"ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "k": rng.integers(0, self.keys, rows), "g": groups}
+            {
+                "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
+                "k": pa.array(rng.integers(0, self.keys, rows)),
+                "g": pa.array(groups),
+            }
         )
 
     def query(self) -> str:
@@ -80,8 +84,8 @@ class CountJoinWorkload:
             last = np.searchsorted(there, times[here] + self.window_s * 1_000_000, side="right")
             pairs[here] = last - np.searchsorted(there, times[here] - self.window_s * 1_000_000, side="left")
         seconds = pc.floor_temporal(left.column("ts"), unit="second")
-        rows = pa.table({"second": seconds, "a_g": left.column("g"), "n": pairs}).filter(pc.field("n") > 0)
-        counted = rows.group_by(["second", "a_g"]).aggregate([("n", "sum")])
+        rows = pa.Table.from_arrays([seconds, left.column("g"), pa.array(pairs)], ["second", "a_g", "n"])
+        counted = rows.filter(pc.field("n") > 0).group_by(["second", "a_g"]).aggregate([("n", "sum")])
         return counted.rename_columns({"n_sum": "n"}).sort_by("second")
 
 

@@ -73,8 +73,8 @@ class OverloadWorkload:
                 table = pa.table(
                     {
                         "ts": pa.array(times.astype(np.int64)).cast(pa.timestamp("us", "UTC")),
-                        "k": rng.integers(0, self.keys, rows),
-                        "id": np.arange(piece * rows, (piece + 1) * rows),
+                        "k": pa.array(rng.integers(0, self.keys, rows)),
+                        "id": pa.array(np.arange(piece * rows, (piece + 1) * rows)),
                     }
                 )
                 pq.write_table(table, folder / name / f"{piece:05d}.parquet")

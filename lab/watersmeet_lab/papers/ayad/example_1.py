@@ -72,7 +72,12 @@ def _random_stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Tabl
     count = rate * seconds
     times = np.sort(rng.integers(0, seconds * _SECOND_US, count))
     return pa.table(
-        {"ts": times, "a": rng.integers(0, 2, count), "b": rng.integers(0, 5, count), "id": np.arange(count)}
+        {
+            "ts": pa.array(times),
+            "a": pa.array(rng.integers(0, 2, count)),
+            "b": pa.array(rng.integers(0, 5, count)),
+            "id": pa.array(np.arange(count)),
+        }
     )
 
 

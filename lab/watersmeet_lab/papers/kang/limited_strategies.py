@@ -61,7 +61,13 @@ class LimitedStreams:
             times = np.sort(
                 rng.integers(0, self.fill_us + seconds * 1_000_000, int(rate * (seconds + self.fill_us / 1e6)))
             )
-            table = pa.table({"ts": times, "k": rng.integers(0, keys, times.size), "id": np.arange(times.size)})
+            table = pa.table(
+                {
+                    "ts": pa.array(times),
+                    "k": pa.array(rng.integers(0, keys, times.size)),
+                    "id": pa.array(np.arange(times.size)),
+                }
+            )
             self.streams[name] = wm.stream(table, time="ts", unit="us")
 
     def joined_per_s(self, a: RoleShares, b: RoleShares) -> float:

@@ -72,9 +72,9 @@ def _generate_arrivals(join: AggregationJoin, names: list[str], seconds: int) ->
         table = pa.table(
             {
                 "ts": times,
-                "j": rng.integers(0, round(1 / each.selectivity), count),
-                "g": rng.integers(0, round(each.groups), count),
-                "v": rng.integers(0, 1000, count),
+                "j": pa.array(rng.integers(0, round(1 / each.selectivity), count)),
+                "g": pa.array(rng.integers(0, round(each.groups), count)),
+                "v": pa.array(rng.integers(0, 1000, count)),
             }
         )
         fill[name], rest[name] = (
