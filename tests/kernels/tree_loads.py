@@ -101,7 +101,7 @@ def slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int,
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, OUT_INT64)
 def probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Words, out: Words) -> int:
-    """Write the rows of each probe to the start of `out`; return the total number of rows."""
+    """Run every probe, each overwriting `out` from its start; return how many rows all probes found."""
     return _probe_many(tree, nodes, header, lows, highs, out)  # type: ignore[no-any-return]
 
 

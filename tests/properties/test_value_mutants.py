@@ -80,7 +80,7 @@ def is_caught(check: Check, seed: int) -> bool:
     return False
 
 
-# --- examples, one per mutant: true with the correct engine, false with the mutant
+# --- examples by the mistake of the mutant they catch: true with the correct engine, false with the mutant
 # ----------------------------------------------------------------------------------------------
 
 

@@ -23,14 +23,14 @@ def test_a_failure_is_kept_and_stops_what_depends_on_the_thread() -> None:
     assert isinstance(failure.value.__cause__, ZeroDivisionError)
 
 
-def test_a_thread_that_exits_has_failed() -> None:
+def test_sys_exit_in_a_thread_is_a_failure() -> None:
     thread = BackgroundThread("the server", lambda: sys.exit(3)).start()
     thread.join()
     with pytest.raises(BackgroundError, match="the server failed: SystemExit: 3"):
         thread.raise_failure()
 
 
-def test_a_thread_that_ends_has_not_failed() -> None:
+def test_a_thread_that_returns_has_not_failed() -> None:
     thread = BackgroundThread("the clock", lambda: None).start()
     thread.join()
     thread.raise_failure()

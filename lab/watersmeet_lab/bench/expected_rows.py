@@ -55,8 +55,9 @@ class ExpectedRows:
         if self.rows_by_time is not None and rows <= self.rows:
             expected = row_checksum(self.rows_by_time.slice(0, rows))
         if (rows, checksum) != (self.rows if self.rows_by_time is None else min(rows, self.rows), expected):
+            part = f" for the first {rows:,} of them" if self.rows_by_time is not None and rows < self.rows else ""
             raise DifferentRowsError(
-                f"{name} gives {rows:,} rows with checksum {checksum}, expected {self.rows:,} with {expected}"
+                f"{name} gives {rows:,} rows with checksum {checksum}, expected {self.rows:,} with {expected}{part}"
             )
 
     def check_table(self, name: str, found: pa.Table) -> None:
@@ -72,7 +73,7 @@ class ExpectedRows:
 
 
 def row_checksum(rows: pa.Table) -> int:
-    """Sum the lower half of Spark's own hash over all rows.
+    """Sum the lower 32 bits of each row's Spark hash.
 
     The hash reads the columns in the order of their names.
     """

@@ -21,7 +21,7 @@ START_US = 1_000 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class JoinWorkload:
-    """A join over streams that arrive in `batches` batches, in time order and in step.
+    """A join over streams that arrive in time order; batch n of every stream covers about the same time.
 
     Times are microseconds. `make` returns the rows of a stream by its name. `note` is a remark on the comparison for
     the reader.

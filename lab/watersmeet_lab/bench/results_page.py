@@ -132,7 +132,7 @@ def _page_text(found: list[PeerComparison], saved: list[dict[str, Any]]) -> str:
         "one run",
         "on one machine and returned the same rows. Speed is input rows per second. A ratio is our speed on Spark "
         "over the",
-        "best setting of the peer; if we did not run on Spark, it is our embedded speed.",
+        "best setting of the peer. Workloads that we did not run on Spark use our embedded speed instead.",
         "",
         f"| {' | '.join(head)} |",
         f"|{' --- |' * len(head)}",

@@ -93,7 +93,7 @@ def run_planning() -> Iterator[BenchmarkFinding]:
 def run_early_aggregation() -> Iterator[BenchmarkFinding]:
     """Time all placements of early aggregation, then measure the time per row as matches per row grow.
 
-    The settings are the fourth paper's default, and one setting per plan in which that plan is the best.
+    The settings are the fourth paper's default, and, for each plan, a setting in which it is the best.
     """
     for setting in (early.PAPER_SETTING, *early.CLEAR_SETTINGS):
         found = early.rank_placements(setting)

@@ -29,7 +29,7 @@ def assert_caught(suite: str, mutant: Mutant, is_caught: Callable[[int], bool], 
         _RECORD.write_text(json.dumps(_SEEDS, indent=1, ensure_ascii=False) + "\n")
 
 
-def seeds_to_pass(suite: str, most_seeds: int) -> list[int]:
+def seeds_for_unmodified_engine(suite: str, most_seeds: int) -> list[int]:
     """Return the seeds that the unmodified engine has to pass.
 
     These are the seeds that catch mutants; a long run uses all seeds.

@@ -1,4 +1,4 @@
-"""The paper's streams: integers with exponential gaps, rates that toggle, and stores that open during the day."""
+"""The paper's streams: rows at exponential time gaps, rates that toggle, and sales of shops with opening hours."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Recorded scans, done one depth at a time: partial matches of some streams become matches of one stream more.
 
-`partials[s, m]` is the row of stream s in match m. The row after those of the streams is the recorded row that the
-match started with. Both kernels return how many matches they wrote and the next partial match. They stop before a
-partial match whose scan might not fit into `out`.
+`partials[s, m]` is the row of stream s in match m. `partials[n, m]`, with n streams, is the index in `scans` of the
+recorded row from which match m grew. `circle_reach` and `chosen_us` describe the rows chosen so far (`nested_scan`).
+`old[s]` counts the rows of stream s from earlier batches. Both kernels return how many matches they wrote and the next
+partial match. They stop before a partial match whose scan might not fit into `out`.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.
 """
