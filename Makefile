@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-long quick faults lint types contract format kernels bench papers java chromium clean distclean
+.PHONY: help demo test test-long quick coverage faults lint types contract format kernels bench papers java chromium clean distclean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test-long: kernels ## run the generated tests at ten times the volume of `make t
 
 quick: kernels ## run the tests without the long property tests, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
+
+coverage: kernels ## run the quick tests and report which lines of the package they reach
+	$(BIN)/pytest -n $(WORKERS) --cov --cov-report= src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 faults: kernels ## kill drivers, Java processes and workers on Spark, for many minutes
 	WATERSMEET_FAULTS=1 $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/spark/faults tests/spark/cluster </dev/null
