@@ -23,8 +23,8 @@ from tests.kernels.tree_loads import (
     btree_update_load,
     empty_tree,
     probe_many,
-    replay,
-    replay_definition,
+    run_on_sorted_list,
+    run_on_tree,
     slide,
     ttree_probe_load,
     ttree_update_load,
@@ -109,7 +109,7 @@ def _operations(steps: list[Step]) -> tuple[list[Operation], int]:
 
 def _run(tree: int, nodes: Words, header: Words, operations: list[Operation]) -> tuple[list[int], list[int]]:
     kinds, firsts, seconds = (np.array(column, np.int64) for column in zip(*operations, strict=True))
-    outcomes, found = replay(tree, nodes, header, kinds, firsts, seconds)
+    outcomes, found = run_on_tree(tree, nodes, header, kinds, firsts, seconds)
     return outcomes.tolist(), found.tolist()
 
 
@@ -123,7 +123,7 @@ def test_every_operation_does_what_a_sorted_list_does_and_keeps_the_law(
     nodes, header, arena = clear_fenced_tree(tree, most, node_size)
     plain: list[tuple[int, int]] = []
     for operation in operations:
-        assert _run(tree, nodes, header, [operation]) == replay_definition(plain, [operation])
+        assert _run(tree, nodes, header, [operation]) == run_on_sorted_list(plain, [operation])
         check_invariants(tree, nodes, header)
     assert entries_of(tree, nodes, header) == plain
     assert fences_are_intact(arena)
@@ -155,7 +155,7 @@ def test_a_window_that_grows_and_shrinks_stays_inside_its_arena(
         check_invariants(tree, nodes, header)
         assert entries_of(tree, nodes, header) == sorted(held)
         probes: list[Operation] = [(PROBE, key, key + width) for key in range(-1, 41) for width in (0, 5)]
-        assert _run(tree, nodes, header, probes) == replay_definition(sorted(held), probes)
+        assert _run(tree, nodes, header, probes) == run_on_sorted_list(sorted(held), probes)
     assert fences_are_intact(arena)
 
 
@@ -183,7 +183,7 @@ def test_a_sliding_window_holds_its_last_rows_and_keeps_the_law(tree: int, node_
         held = sorted((int(keys[row]), row) for row in range(max(0, upto - window_rows), upto))
         assert entries_of(tree, nodes, header) == held
         probes: list[Operation] = [(PROBE, int(key), int(key) + width) for key in keys[::601] for width in (0, 50)]
-        assert _run(tree, nodes, header, probes) == replay_definition(held, probes)
+        assert _run(tree, nodes, header, probes) == run_on_sorted_list(held, probes)
     leaving: list[Operation] = [(REMOVE, int(keys[row]), row) for row in range(4000, 6000)]
     assert _run(tree, nodes, header, leaving) == ([1] * 2000, [])
     assert entries_of(tree, nodes, header) == []

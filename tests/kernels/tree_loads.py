@@ -1,6 +1,6 @@
 """Workloads for the B+tree and the T-tree: mixed operations, probes only, and updates only.
 
-`replay_definition` defines the results that both trees must return.
+`run_on_sorted_list` defines the results that both trees must return.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams". The weights P and I of the cost
 model are fitted to the times of a probe-only and an update-only load.
@@ -27,7 +27,7 @@ PROBE = 2  # low, high
 COUNT_RANGE = 3  # low, high
 
 
-def replay_definition(
+def run_on_sorted_list(
     entries: list[tuple[int, int]], operations: Iterable[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
     """Run operations on a sorted list; return the outcome of each and the rows that all probes found.
@@ -35,7 +35,7 @@ def replay_definition(
     The outcome of an insert is 0, of a remove 1 if the row was there, and of a probe or count the number of its rows.
 
     >>> inserts = [(INSERT, 5, 0), (INSERT, 3, 1), (INSERT, 5, 2)]
-    >>> replay_definition([], [*inserts, (PROBE, 4, 5), (REMOVE, 5, 0), (COUNT_RANGE, 5, 5)])
+    >>> run_on_sorted_list([], [*inserts, (PROBE, 4, 5), (REMOVE, 5, 0), (COUNT_RANGE, 5, 5)])
     ([0, 0, 0, 2, 1, 1], [0, 2])
     """
     outcomes: list[int] = []
@@ -66,10 +66,10 @@ def empty_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
 
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, IN_INT64)
-def replay(
+def run_on_tree(
     tree: int, nodes: Words, header: Words, operations: Words, firsts: Words, seconds: Words
 ) -> tuple[Words, Words]:
-    """Run operations on a tree; return the same as `replay_definition`."""
+    """Run operations on a tree; return the same as `run_on_sorted_list`."""
     outcomes = np.zeros(operations.size, np.int64)
     found = np.empty(64, np.int64)
     at = 0

@@ -85,7 +85,9 @@ def simulate_batches(
 
 @pytest.mark.parametrize("slowness", [0.5, 1.0, 2.5, 6.0])
 @pytest.mark.parametrize("overhead_s", [0.2, 0.5, 0.9])
-def test_at_twice_the_sustainable_rate_batches_are_on_time_after_five(slowness: float, overhead_s: float) -> None:
+def test_at_twice_the_sustainable_rate_all_batches_after_the_fifth_are_on_time(
+    slowness: float, overhead_s: float
+) -> None:
     machine = SimulatedMachine(build_model(40_000), overhead_s, slowness, noise=0.03)
     top = {"a": 800_000.0, "b": 200_000.0}
     rates = {name: 2 * rate * sustainable_factor(machine, top) for name, rate in top.items()}

@@ -37,7 +37,7 @@ def check_sums(seed: int) -> None:
         assert collect_groups(case, evaluate="row") == expected_groups_by_row(case), str(case)
 
 
-def test_rows_of_equal_times_leave_in_the_oracles_order() -> None:
+def test_rows_of_equal_times_leave_a_rows_window_in_the_oracles_order() -> None:
     for seed in range(MOST_SEEDS):
         check_ties(seed)
 

@@ -1,4 +1,4 @@
-"""A hot key with half of all rows: results are emitted in batches, so a worker's memory does not grow with them."""
+"""A hot key with half of all rows: a worker emits results in pieces, so its memory does not grow with them."""
 
 from __future__ import annotations
 

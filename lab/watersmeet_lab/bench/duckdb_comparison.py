@@ -118,7 +118,7 @@ def _time_and_check(
 ) -> CallMeasurement[None]:
     """Measure a call, check its rows, and drop them.
 
-    A second copy of the rows would count as memory of the next measurement.
+    If the rows were kept, they would count as memory of the next measurement.
     """
     measurement = measure_call(call)
     if check is not None:

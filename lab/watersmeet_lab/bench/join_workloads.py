@@ -45,13 +45,6 @@ class JoinWorkload:
     def tables(self) -> dict[str, pa.Table]:
         return {name: self.make(name) for name in self.join.streams}
 
-    def instants_out(self) -> tuple[str, ...]:
-        """Return the result columns that are times."""
-        return (
-            "as_of",
-            *(name for expression, name in self.join.outputs if expression.partition(".")[2] in TIME_COLUMNS),
-        )
-
 
 def first_rows(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]:
     """Return the first `rows` rows of the longest stream, and the rows of the others up to about the same time."""

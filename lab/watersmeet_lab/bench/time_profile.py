@@ -19,7 +19,8 @@ from watersmeet_lab.bench.join_workloads import JoinWorkload, first_rows
 class TimeProfile:
     """Seconds by part.
 
-    The parts of one table need not add up to the total: operators are CPU seconds, and kernels run inside operators.
+    `parts_s` holds several breakdowns of the same run. Do not add them together: kernels run inside operators.
+    Operators are CPU seconds, so they may exceed the total.
     """
 
     workload: str

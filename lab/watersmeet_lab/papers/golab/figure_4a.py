@@ -17,7 +17,7 @@ from watersmeet_lab.workloads.golab_streams import StreamSpec, scale_streams, un
 SCALE = 20
 STREAMS = scale_streams((StreamSpec(1, 100, 50),) * 4, SCALE)
 BUCKETS = {"NLJ": 1, "HASH2": 2, "HASH10": 10, "HASH30": 30}
-#: The first τ is the time of one row: one row arrives per microsecond.
+#: τ in the paper's units of time. The first is the gap between two rows: one microsecond.
 TAUS = (1 / unit_us(STREAMS), 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 50.0)
 #: The best τ of each hash join, according to the paper.
 PAPER_BEST = {"HASH2": 4, "HASH10": 15, "HASH30": 30}

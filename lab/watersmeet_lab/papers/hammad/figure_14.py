@@ -35,7 +35,7 @@ def figure_14(effort: Effort) -> Exhibit:
     }
     return Exhibit(
         "Figure 14: path joins",
-        "The path A, B, C, D and back. The paper prints neither windows nor rates; here steps of "
+        "The path A, B, C, D, or the reverse. The paper prints neither windows nor rates; here steps of "
         + " and ".join(f"{step} ms ({values} values)" for step, values in VALUES_BY_STEP_MS.items())
         + ", rates per second "
         + "; ".join(f"{label}: {', '.join(f'{rate:g}' for rate in rates)}" for label, rates in RATES.items())

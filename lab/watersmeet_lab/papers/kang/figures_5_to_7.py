@@ -8,8 +8,8 @@ from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.limited_strategies import measure_strategies
 from watersmeet_lab.papers.kang.models import figure_5, figure_6, figure_7
 
-#: Output rates in the paper's figures, computed from its parameters; the best strategy first.
-PRINTED_RATES = {
+#: Output rates of the bars in the paper's figures, calculated by hand from its parameters; the best strategy first.
+PAPER_RATES = {
     5: {"MaxA": 200.0, "by rate": 180.0, "equal": 150.0, "by window": 133.3, "MaxB": 100.0},
     6: {"MaxA": 250.0, "inverse": 216.7, "equal": 150.0, "proportional": 83.3, "MaxB": 50.0},
     7: {"MaxA/MaxB": 10.0, "MaxB/MaxA": 10.0, "equal": 5.0, "MaxA/MaxA": 0.0, "MaxB/MaxB": 0.0},
@@ -24,12 +24,12 @@ Rates = dict[int, dict[str, float]]
 def figures_5_to_7(effort: Effort) -> Exhibit:
     effort.report("kang, Figures 5 to 7: output with limited resources")
     model: Rates = {5: figure_5(), 6: figure_6(), 7: figure_7()}
-    ours: Rates = {number: {} for number in PRINTED_RATES}
+    ours: Rates = {number: {} for number in PAPER_RATES}
     for bar in measure_strategies(effort.scale_rows(_SECONDS, least=20)):
         ours[bar.figure][bar.strategy] = bar.measured_per_s
     rows = tuple(
         (f"Figure {n}", name, rate, model[n][name], ours[n][name])
-        for n, printed in PRINTED_RATES.items()
+        for n, printed in PAPER_RATES.items()
         for name, rate in printed.items()
     )
     return Exhibit(
@@ -39,7 +39,7 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
         "Model: the "
         "cost model. Measured: our engine runs each direction of the join, with drop boxes that keep a random share "
         "of the probes or of the window.",
-        tuple(claim for number in PRINTED_RATES for claim in _claims(number, model[number], ours[number])),
+        tuple(claim for number in PAPER_RATES for claim in _claims(number, model[number], ours[number])),
         (
             Table(
                 "figures-5-to-7", "Output rate by strategy", ("figure", "strategy", "paper", "model", "measured"), rows
@@ -49,14 +49,14 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
             Plot(
                 "figures-5-to-7",
                 "Figures 5 to 7: output rate by strategy",
-                tuple(_panel(n, model[n], ours[n]) for n in PRINTED_RATES),
+                tuple(_panel(n, model[n], ours[n]) for n in PAPER_RATES),
             ),
         ),
     )
 
 
 def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> list[Claim]:
-    printed, limit = PRINTED_RATES[number], LIMITED_RESOURCES[number]
+    printed, limit = PAPER_RATES[number], LIMITED_RESOURCES[number]
     best = max(model.values())
     winners = tuple(name for name in printed if model[name] == best)
     return [
@@ -74,7 +74,7 @@ def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> lis
 
 
 def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
-    printed = PRINTED_RATES[number]
+    printed = PAPER_RATES[number]
     errors = [abs(ours[name] - rate) / max(printed.values()) for name, rate in printed.items()]
     return shape_claim(
         f"kang.figure{number}.measured",
@@ -87,13 +87,13 @@ def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
 
 
 def _panel(number: int, model: dict[str, float], ours: dict[str, float]) -> BarPanel:
-    names = tuple(PRINTED_RATES[number])
+    names = tuple(PAPER_RATES[number])
     return BarPanel(
         f"Figure {number}: {LIMITED_RESOURCES[number]}",
         "rows per second",
         names,
         (
-            Bars("paper", tuple(PRINTED_RATES[number].values()), "paper"),
+            Bars("paper", tuple(PAPER_RATES[number].values()), "paper"),
             Bars("cost model", tuple(model[name] for name in names), "model"),
             Bars("measured", tuple(ours[name] for name in names)),
         ),
