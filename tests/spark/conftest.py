@@ -1,16 +1,13 @@
-"""One small Spark session with two cores for all tests of a process."""
+"""One small Spark session for all tests of a process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-import watersmeet as wm
-
-from .faults.kills import QUICK_TO_START
+from .sessions import open_small_session
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +21,4 @@ def _stop_session_at_the_end() -> Iterator[None]:
 @pytest.fixture
 def spark(_stop_session_at_the_end: None) -> SparkSession:
     """Return the active session, or a new one: a test may stop the session."""
-    settings: dict[str, Any] = {
-        "spark.master": "local[2,2]",
-        "spark.sql.shuffle.partitions": 2,
-        "spark.driver.extraJavaOptions": QUICK_TO_START,
-    }
-    session: SparkSession = wm.session(**settings)
-    return session
+    return open_small_session()

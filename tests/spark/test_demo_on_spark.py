@@ -39,10 +39,10 @@ def test_every_check_of_the_demo_passes_on_spark(
     assert steps.run_demo(screen, SPARK, seen.append)
     words = " ".join(screen.export_text().split())
     assert "on Spark" in words
-    assert "the whole year gives the same rows in this process" in words
-    assert "before the join, in this process, gives the same rows" in words
-    assert "the ledger closes to the row" in words
-    assert "the very same rows are shed" in words
+    assert "The embedded engine gives the same rows for the whole year" in words
+    assert "before the join, on the embedded engine, gives the same rows" in words
+    assert "the ledger adds up exactly" in words
+    assert "The embedded engine sheds the same rows" in words
     joined = [figures for figures in seen if set(figures.rows_in) == {"ewr", "jfk", "lga"}]
     assert sum(sum(figures.rows_in.values()) for figures in joined) == 2 * sum(
         table.num_rows for table in week.values()

@@ -16,6 +16,7 @@ import pytest
 
 import watersmeet as wm
 
+from ..sessions import open_small_session
 from .job import LATENESS, QUERY, STREAMS
 from .kills import PHASES, JobProcess, Kill, KillRecord, run_with_kills
 
@@ -135,10 +136,7 @@ def collect_expected(batches: dict[str, list[pa.Table]]) -> Counter[tuple[int, .
 
 def read_sink_rows(out: Path) -> Counter[tuple[int, ...]]:
     """Read the rows as a reader of the sink sees them: with Spark's file sink, only the files in its log."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.getActiveSession() or wm.session()
-    frame = spark.read.parquet(
+    frame = open_small_session().read.parquet(
         *([str(out)] if (out / "_spark_metadata").exists() else [str(p) for p in out.glob("batch-*")])
     )
     return count_rows(frame.toArrow())
