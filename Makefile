@@ -61,7 +61,7 @@ format: $(READY) ## format the code and fix style problems
 # Otherwise, test workers that start at the same time would all compile the same kernels.
 kernels: $(READY) ## compile the kernels into the cache
 	@echo "Compiling the kernels; this takes a minute the first time"
-	@$(BIN)/python -c 'import watersmeet; from watersmeet.kernels.compile import warm_up; warm_up()'
+	@$(BIN)/python -c 'import watersmeet.api; from watersmeet.kernels.compile import warm_up; warm_up()'
 
 bench: kernels ## measure against peers and write docs/benchmarks; RESUME=--resume continues a run
 	$(BIN)/watersmeet bench all --save docs/benchmarks $(RESUME)

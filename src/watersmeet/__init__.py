@@ -9,35 +9,46 @@ query = wm.sql('''
 ''')
 streams = {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")}
 table = wm.collect(query, streams)
+
+`import watersmeet` loads neither Arrow nor Numba. A public name loads its module when it is first used (PEP 562).
+To add a public name, add it in three places below: the imports for type checkers, `_HOMES` and `__all__`.
 """
 
-from watersmeet.algebra.plan import Index, Plan
-from watersmeet.algebra.query import Query
-from watersmeet.api import (
-    Budget,
-    SheddingPolicy,
-    allocate,
-    collect,
-    explain,
-    keep_up,
-    on_spark,
-    plan,
-    plan_within,
-    relation,
-    run,
-    session,
-    sql,
-    stream,
-)
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError, WatersmeetWarning
-from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.stats.stream_stats import StreamStats, stats
 from watersmeet.version import VERSION
 
-__version__ = VERSION
+if TYPE_CHECKING:
+    from watersmeet.algebra.plan import Index, Plan
+    from watersmeet.algebra.query import Query
+    from watersmeet.api import (
+        Budget,
+        SheddingPolicy,
+        allocate,
+        collect,
+        explain,
+        keep_up,
+        on_spark,
+        plan,
+        plan_within,
+        relation,
+        run,
+        session,
+        sql,
+        stream,
+    )
+    from watersmeet.sources.declarations import Relation, Stream
+    from watersmeet.stats.stream_stats import StreamStats, stats
 
-#: Earlier name of `SheddingPolicy`.
-Wishes = SheddingPolicy
+    Wishes = SheddingPolicy
+
+__version__ = VERSION
 
 __all__ = [
     "Budget",
@@ -54,7 +65,6 @@ __all__ = [
     "StreamStats",
     "WatersmeetError",
     "WatersmeetWarning",
-    "Wishes",
     "allocate",
     "collect",
     "explain",
@@ -69,3 +79,51 @@ __all__ = [
     "stats",
     "stream",
 ]
+
+#: Public names by the module that defines them.
+_HOMES = {
+    "watersmeet.algebra.plan": ("Index", "Plan"),
+    "watersmeet.algebra.query": ("Query",),
+    "watersmeet.api": (
+        "Budget",
+        "SheddingPolicy",
+        "allocate",
+        "collect",
+        "explain",
+        "keep_up",
+        "on_spark",
+        "plan",
+        "plan_within",
+        "relation",
+        "run",
+        "session",
+        "sql",
+        "stream",
+    ),
+    "watersmeet.sources.declarations": ("Relation", "Stream"),
+    "watersmeet.stats.stream_stats": ("StreamStats", "stats"),
+}
+
+#: Public names of earlier versions by their present name.
+_RENAMED = {"Wishes": "SheddingPolicy"}
+
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every misspelled name
+    # Importing a package binds its name here. `wm.sql` and `wm.stats` are functions with the names of packages, so both
+    # packages are imported first, and their names are removed. No later import binds them again.
+    from watersmeet import sql, stats
+
+    del sql, stats
+
+    def __getattr__(name: str) -> object:
+        """Load a public name from its module."""
+        if name in _RENAMED:
+            warnings.warn(f"wm.{name} is now wm.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+            return getattr(sys.modules[__name__], _RENAMED[name])
+        home = next((module for module, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f'module "watersmeet" has no attribute "{name}"', name=name, obj=sys.modules[__name__])
+        globals()[name] = value = getattr(importlib.import_module(home), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

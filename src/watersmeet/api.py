@@ -23,7 +23,8 @@ from watersmeet.runtime.embedded.run import EmbeddedRun, Sources
 from watersmeet.runtime.planning import choose_spark_plan, explain_run
 from watersmeet.runtime.statistics import infer_schema_from_stats
 from watersmeet.sources.declarations import Duration, Relation, Stream, parse_duration_us, relation, stream
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 

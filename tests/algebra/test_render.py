@@ -11,7 +11,7 @@ import pytest
 from watersmeet.algebra.expressions import Column, Literal, Value
 from watersmeet.algebra.names import RESERVED, quote_name
 from watersmeet.algebra.render import format_expression, format_query, format_type, query_to_dict, query_to_mermaid
-from watersmeet.sql import parse
+from watersmeet.sql.parsing import parse
 
 
 def test_a_query_is_printed_with_one_clause_per_line() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.algebra.random_queries import queries
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.render import query_to_dict, query_to_mermaid
-from watersmeet.sql import parse
+from watersmeet.sql.parsing import parse
 
 RANDOM = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

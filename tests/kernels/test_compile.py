@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from watersmeet.kernels.compile import IN_INT64, KERNELS, kernel, subroutine
 
 COUNT_MISSES = """
-import watersmeet
+import watersmeet.api
 from watersmeet.kernels.compile import KERNELS, warm_up
 warm_up()
 print(len(KERNELS), sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in KERNELS.values()))

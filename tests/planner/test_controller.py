@@ -16,7 +16,8 @@ from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 TRIGGER_S = 2.0
 TEXT = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"

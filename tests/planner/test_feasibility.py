@@ -24,7 +24,8 @@ from watersmeet.planner.overload import (
 from watersmeet.planner.search import rank_plans
 from watersmeet.planner.workload import estimate_workload
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 TIMED = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 20 SECONDS] WHERE a.k = b.k"
 COUNTED = "SELECT a.k FROM a [ROWS 1000], b [ROWS 4000], c [ROWS 500] WHERE a.k = b.k AND b.k = c.k"
@@ -143,7 +144,8 @@ def test_explain_shows_the_numbers_and_what_would_help() -> None:
 
 
 def test_the_earlier_name_of_the_shedding_policy_still_works() -> None:
-    assert wm.Wishes is wm.SheddingPolicy
+    with pytest.warns(DeprecationWarning, match="wm.Wishes is now wm.SheddingPolicy"):
+        assert wm.Wishes is wm.SheddingPolicy
 
 
 def test_the_plan_to_approximate_keeps_up() -> None:

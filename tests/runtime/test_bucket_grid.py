@@ -16,7 +16,7 @@ from watersmeet.runtime.spark.bucket_grid import BucketGrid, choose_grid
 from watersmeet.runtime.spark.integer_downcast import restore_integers
 from watersmeet.runtime.spark.packets import ROWS, decode_packets, decode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
-from watersmeet.sql import bind
+from watersmeet.sql.binder import bind
 
 FIELDS = {"ts": pa.int64(), "x": pa.int64(), "y": pa.int64(), "id": pa.int64()}
 COMMON = "a.x = b.x AND b.x = c.x"

@@ -13,7 +13,7 @@ from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.expressions import evaluate
 from watersmeet.runtime.spark.predicate_pushdown import translate_predicate
-from watersmeet.sql import bind
+from watersmeet.sql.binder import bind
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -9,7 +9,8 @@ from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.query import BoundQuery, Query, SelectItem
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.errors import QueryError
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 
 def build_schema(columns: dict[str, pa.DataType]) -> pa.Schema:

@@ -12,7 +12,8 @@ from watersmeet.algebra.render import format_expression
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import QueryError
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 TWO = "FROM sales_a [ROWS 5] AS a, sales_b [ROWS 5] AS b"
 

@@ -8,7 +8,7 @@ from tests.sql.schemas import parse_error, underlined_text
 from watersmeet.algebra.expressions import And, Column, Comparison
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
-from watersmeet.sql import parse
+from watersmeet.sql.parsing import parse
 
 SECOND = 1_000_000
 

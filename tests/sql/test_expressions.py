@@ -30,7 +30,7 @@ from watersmeet.algebra.expressions import (
     Value,
 )
 from watersmeet.errors import Span
-from watersmeet.sql import parse
+from watersmeet.sql.parsing import parse
 
 X, Y, Z = (Column(name, "a") for name in "xyz")
 

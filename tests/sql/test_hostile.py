@@ -15,7 +15,8 @@ from tests.sql.schemas import SCHEMAS
 from watersmeet.algebra.expressions import And, In
 from watersmeet.algebra.query import Query
 from watersmeet.errors import QueryError
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 from watersmeet.sql.tokens import WatersmeetDialect
 
 WHERE = "SELECT a.x FROM s [ROWS 5] AS a WHERE "

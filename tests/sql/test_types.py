@@ -7,9 +7,9 @@ import pytest
 
 from tests.sql.schemas import bind_error, bind_text, underlined_text
 from watersmeet.algebra.render import format_expression
-from watersmeet.sql import type_of
 from watersmeet.sql.binder import Binder
 from watersmeet.sql.scope import Scope
+from watersmeet.sql.type_inference import type_of
 
 INT, BIG, FLOAT, BOOL, TEXT = pa.int32(), pa.int64(), pa.float64(), pa.bool_(), pa.string()
 

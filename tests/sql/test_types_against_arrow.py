@@ -16,9 +16,9 @@ from tests.sql.schemas import KINDS, SCHEMAS
 from watersmeet.algebra.expressions import Arithmetic, Column, Comparison, Expr, has_aggregate
 from watersmeet.algebra.query import BoundSource
 from watersmeet.errors import QueryError
-from watersmeet.sql import type_of
 from watersmeet.sql.binder import Binder
 from watersmeet.sql.scope import Scope
+from watersmeet.sql.type_inference import type_of
 
 SOURCES = (BoundSource("k", SCHEMAS["kinds"]),)
 NAMES = KINDS.names

@@ -26,7 +26,8 @@ from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.planner.aggregation_costs import cost_placement
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import StreamStats
 

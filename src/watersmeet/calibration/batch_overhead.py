@@ -36,7 +36,8 @@ from watersmeet.operators.window_join.state import empty_state
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.profile import Structure
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 BATCHES, WINDOW_BATCHES = 12, 4
 

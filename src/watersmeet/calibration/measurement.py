@@ -24,7 +24,8 @@ from watersmeet.operators.window_join.admission import InputBatch, ReleasedRows,
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 Floats = NDArray[np.float64]
 

@@ -2,6 +2,9 @@
 
 Exit codes: 0 success, 1 an error in the query or the data (reported on stderr), 2 wrong usage of the command, 130
 stopped by Ctrl-C.
+
+This module imports only what the options need, so that `--version` and `--help` answer at once. A command imports its
+own modules.
 """
 
 from __future__ import annotations
@@ -11,20 +14,18 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import watersmeet as wm
-from watersmeet.cli.declare import ReadMode, declare_sources
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
-from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
 from watersmeet.cli.lab import add_lab_commands
-from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError
 from watersmeet.files import read_text_file
-from watersmeet.runtime.java import find_java_problem
-from watersmeet.stats.stream_stats import read_stats
+
+if TYPE_CHECKING:
+    from watersmeet.cli.declare import ReadMode
 
 DEFAULT_PORT = 8470
 MAX_PORT = 65_535
@@ -110,6 +111,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     memory: Memory = None,
 ) -> None:
     """Run a query over files, once or continuously, and print or write its rows."""
+    from watersmeet.cli.declare import declare_sources
+    from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
     from watersmeet.cli.run import RunOptions
     from watersmeet.cli.run import run_query as run_job
     from watersmeet.cli.spark import make_spark_reader
@@ -162,6 +165,11 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     memory: Memory = None,
 ) -> None:
     """Show the plan, its predicted cost and the plans that lost, without running the query."""
+    from watersmeet.cli.declare import declare_sources
+    from watersmeet.cli.jobfile import parse_budget
+    from watersmeet.cli.terminal import make_console
+    from watersmeet.stats.stream_stats import read_stats
+
     with exit_on_error():
         known = read_stats(stats) if stats is not None else {}
         sources = declare_sources(stream or [], relation or [])
@@ -191,6 +199,8 @@ def demo(
     """Join a year of real departures from three airports, and check the result."""
     from watersmeet.cli.demo import steps
     from watersmeet.cli.demo.engines import EMBEDDED, SPARK
+    from watersmeet.cli.terminal import make_console
+    from watersmeet.runtime.java import find_java_problem
 
     with exit_on_error():
         if engine is None and find_java_problem() is not None:
@@ -233,7 +243,9 @@ def ui(
     port: Port = DEFAULT_PORT,
 ) -> None:
     """Open the dashboard of a query: its plan, the plans that lost, and what-if questions about rates and windows."""
+    from watersmeet.cli.declare import declare_sources
     from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
+    from watersmeet.stats.stream_stats import read_stats
 
     with exit_on_error():
         if query is None:
@@ -296,6 +308,8 @@ def _choose_engine(option: EngineName | None, in_file: str | None) -> EngineName
 
 
 def _choose_read_mode(*, is_incremental: bool, on_spark: bool) -> ReadMode:
+    from watersmeet.cli.declare import ReadMode
+
     if not is_incremental:
         return ReadMode.WHOLE
     return ReadMode.ON_SPARK if on_spark else ReadMode.FILE_BY_FILE

@@ -15,7 +15,8 @@ from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.pane import GroupedRun, Pane
 from watersmeet.operators.window_join.state import empty_state
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
 AFTER = "SELECT a.id AS a, b.id AS b FROM a, b DWINDOW (a, b) = 3 SECONDS WHERE a.k = b.k"

@@ -13,7 +13,8 @@ from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
 QUERIES = {

@@ -12,7 +12,7 @@ import watersmeet as wm
 from tests.oracle import as_multiset, join_rows, table_rows
 from watersmeet.algebra.query import reverse_path
 from watersmeet.errors import QueryError
-from watersmeet.sql import bind
+from watersmeet.sql.binder import bind
 
 PATH = """
     SELECT a.id AS ia, b.id AS ib, c.id AS ic, d.id AS id

@@ -10,7 +10,8 @@ import pyarrow as pa
 from tests.oracle import join_rows
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 Timeline: TypeAlias = "Sequence[int] | Mapping[str, Any] | pa.Table"
 

@@ -15,7 +15,8 @@ from tests.oracle.values import event_times_us
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.errors import WatersmeetError
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 
 @dataclass(frozen=True, slots=True)

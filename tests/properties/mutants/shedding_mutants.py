@@ -24,7 +24,8 @@ from watersmeet.runtime.embedded.allocation import AllocatedRun
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.runtime.embedded.shed_aggregation import ShedAggregationRun
 from watersmeet.runtime.planning import explain_run
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 Check = Callable[[], None]
 

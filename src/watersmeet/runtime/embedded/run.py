@@ -36,7 +36,8 @@ from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
-from watersmeet.sql import bind, parse
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
 
 Sources = Mapping[str, Stream | Relation]
