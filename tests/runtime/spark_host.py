@@ -19,8 +19,9 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
+from watersmeet.runtime import bucket_grid
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark import bucket_grid, state_store, task_batch
+from watersmeet.runtime.spark import state_store, task_batch
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.packets import Packet, decode_packets
 from watersmeet.runtime.spark.plan_log import PlanLog

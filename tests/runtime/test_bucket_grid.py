@@ -12,7 +12,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
-from watersmeet.runtime.spark.bucket_grid import BucketGrid, choose_grid
+from watersmeet.runtime.bucket_grid import BucketGrid, choose_grid
 from watersmeet.runtime.spark.integer_downcast import restore_integers
 from watersmeet.runtime.spark.packets import ROWS, decode_packets, decode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer

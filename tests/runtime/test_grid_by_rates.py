@@ -14,7 +14,7 @@ import watersmeet as wm
 from watersmeet.runtime.embedded.run import bind_query
 
 pytest.importorskip("pyspark")
-from watersmeet.runtime.spark.bucket_grid import GridStore
+from watersmeet.runtime.bucket_grid import GridStore
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 
 THETA = (

@@ -13,6 +13,7 @@ from rich.text import Text
 from watersmeet.calibration import current_profile, measure_profile, save_profile
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import escape_controls, make_console
+from watersmeet.extras import SPARK, SPARK_CALIBRATION, require_extra
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 
 _STRUCTURE_MEANINGS = {
@@ -60,6 +61,9 @@ _EARLY_MEANINGS = {
 
 def run_calibration(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
     """Measure the operation costs of this machine and save them for every later plan."""
+    if spark:  # a missing module is reported before the minute of measurements
+        require_extra(SPARK)
+        require_extra(SPARK_CALIBRATION)
     report = _progress_printer()
     profile = measure_profile(report, quick)
     profile = replace(profile, spark=_calibrate_spark(report, quick=quick) if spark else current_profile().spark)
@@ -78,9 +82,7 @@ def run_calibration(*, quick: bool = False, spark: bool = False, as_json: bool =
 
 def _calibrate_spark(report: Callable[[str], None], *, quick: bool) -> SparkCosts:
     with quiet_spark({}):
-        from watersmeet.runtime.spark.calibration import (
-            calibrate_spark,
-        )  # costs a second, and the rest needs no Spark
+        from watersmeet.runtime.spark.calibration import calibrate_spark
 
         return calibrate_spark(report, quick=quick)
 

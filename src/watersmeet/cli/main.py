@@ -199,12 +199,13 @@ def demo(
     """Join a year of real departures from three airports, and check the result."""
     from watersmeet.cli.demo import steps
     from watersmeet.cli.demo.engines import EMBEDDED, SPARK
+    from watersmeet.cli.spark import find_spark_problem
     from watersmeet.cli.terminal import make_console
-    from watersmeet.runtime.java import find_java_problem
 
     with exit_on_error():
-        if engine is None and find_java_problem() is not None:
-            make_console().print(f"{find_java_problem()}, so the demo runs in this process.", markup=False)
+        problem = find_spark_problem()
+        if engine is None and problem is not None:
+            make_console().print(f"{problem}, so the demo runs in this process.", markup=False)
             engine = EngineName.EMBEDDED
         demo_engine = EMBEDDED if engine is EngineName.EMBEDDED else SPARK
         passed = (
@@ -243,11 +244,11 @@ def ui(
     port: Port = DEFAULT_PORT,
 ) -> None:
     """Open the dashboard of a query: its plan, the plans that lost, and what-if questions about rates and windows."""
-    from watersmeet.cli.declare import declare_sources
-    from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
-    from watersmeet.stats.stream_stats import read_stats
-
     with exit_on_error():
+        from watersmeet.cli.declare import declare_sources
+        from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
+        from watersmeet.stats.stream_stats import read_stats
+
         if query is None:
             serve_until_interrupted(
                 build_dashboard("example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import typer
@@ -35,9 +35,8 @@ from watersmeet.cli.terminal import (
     render_rows,
     show_live,
 )
-from watersmeet.cli.ui import build_dashboard, serve_during_run
-from watersmeet.dashboard.live import LiveRun
 from watersmeet.errors import InputError
+from watersmeet.extras import DASHBOARD, require_extra
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
@@ -45,6 +44,9 @@ from watersmeet.sinks.result_files import FORMATS, PartFileSink, check_output_pa
 from watersmeet.sources.declarations import Relation, Stream, split_tables_by_time
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.feeds import PathFeed, make_feed
+
+if TYPE_CHECKING:
+    from watersmeet.dashboard.live import LiveRun
 
 CONSOLE, MEMORY = "console", "memory"
 
@@ -75,7 +77,8 @@ class RunOptions:
             )
         if self.out not in (CONSOLE, MEMORY) and not self.is_incremental:
             check_output_path(Path(self.out))
-
+        if self.ui_port is not None:
+            require_extra(DASHBOARD)
         if self.on_spark and self.follow and self.checkpoint is None:
             raise InputError(
                 "--follow needs a checkpoint on Spark, which keeps the state of the query there",
@@ -127,6 +130,8 @@ class DashboardSession:
 
     def open(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
+            from watersmeet.cli.ui import build_dashboard, serve_during_run
+
             content = build_dashboard(
                 self._job.title,
                 self._job.query,

@@ -16,9 +16,10 @@ import watersmeet as wm
 from watersmeet.checkpoint.owner import check_output_owner, claim_output, is_new_spark_checkpoint, read_spark_owner
 from watersmeet.checkpoint.store import lock_checkpoint
 from watersmeet.cli.terminal import make_console
+from watersmeet.extras import SPARK, find_missing_module, require_extra
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.embedded.run import Sources
-from watersmeet.runtime.java import check_java
+from watersmeet.runtime.java import check_java, find_java_problem
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class SparkJob:
     directory: Path | None
     format: str
     follow: bool
+
+
+def find_spark_problem() -> str | None:
+    """Return one sentence about why Spark cannot start here; None if it can."""
+    return find_missing_module(SPARK) or find_java_problem()
 
 
 def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
@@ -53,6 +59,7 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     If Spark fails, the error names the file. Otherwise the file is deleted. A session that is already active keeps its
     own log.
     """
+    require_extra(SPARK)
     check_java()
     from watersmeet.runtime.spark.session import start_writing_to
     from watersmeet.runtime.spark.spark_errors import SparkError, summarize_spark_errors

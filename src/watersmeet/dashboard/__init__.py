@@ -4,3 +4,7 @@ It also answers what-if questions. The server listens on the loopback interface 
 checks the Host header and sends a strict content security policy. It runs no code from the page: a question is a number
 for each control that the server defined.
 """
+
+from watersmeet.extras import DASHBOARD, require_extra
+
+require_extra(DASHBOARD)

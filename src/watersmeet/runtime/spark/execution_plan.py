@@ -22,11 +22,11 @@ from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.runtime.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
 from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
 from watersmeet.runtime.embedded.shed_aggregation import build_estimation_config
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_rates, read_planning_input
 from watersmeet.runtime.spark.bucket import Bucket, Merger
-from watersmeet.runtime.spark.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
 from watersmeet.runtime.spark.bucket_operators import (
     AggregateBucketOperator,
     BucketOperator,

@@ -20,10 +20,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.errors import InputError
+from watersmeet.runtime.bucket_grid import GridStore
 from watersmeet.runtime.embedded.run import Sources, bind_query
 from watersmeet.runtime.spark.batch_metrics import metric_names, observe_buckets, observe_merger
 from watersmeet.runtime.spark.bucket import Merger
-from watersmeet.runtime.spark.bucket_grid import GridStore
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, PartialGroups
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.inputs import pack_stream

@@ -25,7 +25,7 @@ from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.runtime.spark.bucket_grid import Axis, BucketGrid, Int64s
+from watersmeet.runtime.bucket_grid import Axis, BucketGrid, Int64s
 from watersmeet.runtime.spark.integer_downcast import downcast_integers
 from watersmeet.runtime.spark.packets import (
     CLOCK,
