@@ -324,7 +324,7 @@ def _explain(  # noqa: PLR0913 - keyword-only options of a query
         plan=plan,
         budget=budget,
         all_plans=all_plans,
-        wishes=policy,
+        policy=policy,
         engine=engine,
         buckets=_bucket_count(buckets) if engine == "spark" else None,
     )

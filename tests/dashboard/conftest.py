@@ -76,12 +76,14 @@ def make_batch(name: str, number: int) -> pa.Table:
 
 @contextmanager
 def serve_run(
-    query: str, names: Mapping[str, str], title: str = "orders with trades and quotes"
+    query: str, lateness_by_stream: Mapping[str, str], title: str = "orders with trades and quotes"
 ) -> Iterator[ServedRun]:
-    """Serve a dashboard; `names` maps the names of the streams to their lateness."""
-    streams = {name: wm.stream([make_batch(name, 0)], time="ts", lateness=late) for name, late in names.items()}
+    """Serve a dashboard of a run over generated streams."""
+    streams = {
+        name: wm.stream([make_batch(name, 0)], time="ts", lateness=late) for name, late in lateness_by_stream.items()
+    }
     parsed = wm.sql(query)
-    declared = {name: wm.stats(rate=4_000, distinct={"item": 20_000}, row_bytes=24) for name in names}
+    declared = {name: wm.stats(rate=4_000, distinct={"item": 20_000}, row_bytes=24) for name in lateness_by_stream}
     base = wm.explain(parsed, streams, stats=declared, budget=wm.Budget(processors=2))
     content = DashboardContent(title, WhatIf(parsed, streams, base))
     with serve(content, port=0) as address:

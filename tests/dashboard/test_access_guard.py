@@ -26,6 +26,9 @@ ROUTES = [
     *(f"/{name}" for name in STATIC_FILES),
 ]
 
+#: Socket state LISTEN and address 127.0.0.1, as /proc/net/tcp writes them.
+LISTEN_STATE, LOOPBACK = "0A", "0100007F"
+
 
 def send_request(
     served_run: ServedRun, path: str, method: str = "GET", body: bytes | None = None, **headers: str
@@ -94,9 +97,9 @@ def test_nothing_listens_beyond_loopback(served_run: ServedRun) -> None:
         for table in ("/proc/net/tcp", "/proc/net/tcp6")
         if Path(table).exists()
         for line in Path(table).read_text().splitlines()[1:]
-        if line.split()[1].endswith(port) and line.split()[3] == "0A"
+        if line.split()[1].endswith(port) and line.split()[3] == LISTEN_STATE
     ]
-    assert listening == [f"0100007F{port}"]
+    assert listening == [f"{LOOPBACK}{port}"]
 
 
 def test_a_taken_port_is_reported_with_a_remedy(served_run: ServedRun) -> None:
@@ -135,7 +138,7 @@ def test_an_invalid_question_is_refused_with_a_reason(served_run: ServedRun, bod
     assert words in json.loads(response)["error"]
 
 
-def test_an_answer_equals_explain(served_run: ServedRun) -> None:
+def test_a_higher_rate_costs_more_cpu_and_state(served_run: ServedRun) -> None:
     status, body, _ = send_request(
         served_run, "/api/what-if", "POST", b'{"rate orders": 40000}', Authorization=bearer(served_run)
     )

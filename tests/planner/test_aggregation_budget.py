@@ -41,9 +41,9 @@ def streams() -> Streams:
     return found
 
 
-def budgets(about: Explanation) -> list[wm.Budget]:
+def budgets(explanation: Explanation) -> list[wm.Budget]:
     """Return budgets around the predicted cost, including the cost itself."""
-    cost = about.chosen.cost
+    cost = explanation.chosen.cost
     cpus = [wm.Budget(processors=cost.cpu_per_s * part) for part in (0.01, 0.5, 0.9, 1.0, 1.1, 100)]
     memories = [wm.Budget(memory_bytes=cost.state_bytes * part) for part in (0.1, 0.9, 1.0, 1.1)]
     return [
@@ -69,11 +69,11 @@ def test_a_query_is_feasible_if_and_only_if_it_is_not_refused(streams: Streams, 
     query = QUERIES[name]
     verdicts = set()
     for budget in budgets(wm.explain(query, streams)):
-        about = wm.explain(query, streams, budget=budget)
-        verdicts.add(about.feasible)
-        assert (about.remedies is None) == about.feasible
-        assert runs_within(query, streams, budget=budget) == about.feasible
-        assert runs_within(query, streams, plan=about.plan, budget=budget) == about.feasible
+        explanation = wm.explain(query, streams, budget=budget)
+        verdicts.add(explanation.feasible)
+        assert (explanation.remedies is None) == explanation.feasible
+        assert runs_within(query, streams, budget=budget) == explanation.feasible
+        assert runs_within(query, streams, plan=explanation.plan, budget=budget) == explanation.feasible
         for engine in ("embedded", "spark"):
             try:
                 dropped = wm.plan_within(query, streams, budget, engine=engine)
@@ -109,43 +109,43 @@ def test_each_remedy_alone_makes_an_aggregation_feasible(streams: Streams) -> No
     query = QUERIES["grouped"]
     need = wm.explain(query, streams).chosen.cost
     budget = wm.Budget(memory_bytes=need.state_bytes / 2)
-    about = wm.explain(query, streams, budget=budget)
-    assert about.remedies is not None
-    assert about.remedies.processors is None
-    assert about.remedies.memory_bytes is not None
-    assert wm.explain(query, streams, budget=replace(budget, memory_bytes=about.remedies.memory_bytes)).feasible
-    assert about.remedies.window_scale is not None
+    explanation = wm.explain(query, streams, budget=budget)
+    assert explanation.remedies is not None
+    assert explanation.remedies.processors is None
+    assert explanation.remedies.memory_bytes is not None
+    assert wm.explain(query, streams, budget=replace(budget, memory_bytes=explanation.remedies.memory_bytes)).feasible
+    assert explanation.remedies.window_scale is not None
     parsed = wm.sql(query)
     shorter = tuple(
-        replace(source, window=RangeWindow(int(10_000_000 * about.remedies.window_scale * 0.99)))
+        replace(source, window=RangeWindow(int(10_000_000 * explanation.remedies.window_scale * 0.99)))
         for source in parsed.sources
     )
     assert wm.explain(replace(parsed, sources=shorter), streams, budget=budget).feasible
-    approximation = about.remedies.approximation
+    approximation = explanation.remedies.approximation
     assert approximation is not None
     assert wm.explain(query, streams, plan=approximation.plan, budget=budget).feasible
-    assert "aggregates become estimates from" in str(about)
+    assert "aggregates become estimates from" in str(explanation)
     assert "n_stderr" in wm.collect(query, streams, budget=budget, shed=True).column_names
 
 
 def test_the_remedies_name_more_processors_if_cpu_is_short(streams: Streams) -> None:
     query = QUERIES["grouped"]
     budget = wm.Budget(processors=wm.explain(query, streams).chosen.cost.cpu_per_s / 2, headroom=0.2)
-    about = wm.explain(query, streams, budget=budget)
-    assert about.remedies is not None
-    assert about.remedies.processors is not None
+    explanation = wm.explain(query, streams, budget=budget)
+    assert explanation.remedies is not None
+    assert explanation.remedies.processors is not None
     assert wm.explain(
-        query, streams, budget=replace(budget, processors=about.remedies.processors * (1 + 1e-9))
+        query, streams, budget=replace(budget, processors=explanation.remedies.processors * (1 + 1e-9))
     ).feasible
 
 
 def test_aggregations_over_rows_windows_explain_why_they_cannot_shed(streams: Streams) -> None:
     query = QUERIES["counted"]
     budget = wm.Budget(processors=wm.explain(query, streams).chosen.cost.cpu_per_s / 2)
-    about = wm.explain(query, streams, budget=budget)
-    assert about.remedies is not None
-    assert about.remedies.approximation is None
-    assert "dropping rows is not enough" in str(about)
+    explanation = wm.explain(query, streams, budget=budget)
+    assert explanation.remedies is not None
+    assert explanation.remedies.approximation is None
+    assert "dropping rows is not enough" in str(explanation)
     with pytest.raises(PlanError, match="cannot keep up"):
         wm.collect(query, streams, budget=budget, shed=True)
 
@@ -170,9 +170,9 @@ def test_rows_are_shed_only_at_rates_whose_estimates_fit_the_budget(streams: Str
     exact = wm.explain(query, streams).chosen.cost
     for part in (0.3, 0.6, 0.9):
         budget = wm.Budget(processors=exact.cpu_per_s * part)
-        about = wm.explain(query, streams, budget=budget)
-        assert about.remedies is not None
-        approximation = about.remedies.approximation
+        explanation = wm.explain(query, streams, budget=budget)
+        assert explanation.remedies is not None
+        approximation = explanation.remedies.approximation
         if approximation is None:
             with pytest.raises(PlanError, match="cannot keep up"):
                 wm.run(query, streams, budget=budget, shed=True)

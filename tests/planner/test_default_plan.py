@@ -43,10 +43,10 @@ def test_theta_joins_use_nested_loops_and_equalities_use_runs() -> None:
 
 
 def test_few_rows_use_the_default_plan_and_explain_gives_the_reason() -> None:
-    about = wm.explain(THETA, streams(20))
-    assert about.plan.algorithm == "runs"
-    assert f"fewer than {MIN_PLANNING_ROWS} rows available" in str(about)
-    assert f"fewer than {MIN_PLANNING_ROWS} rows available" in " ".join(about.to_dict()["trace"])
+    explanation = wm.explain(THETA, streams(20))
+    assert explanation.plan.algorithm == "runs"
+    assert f"fewer than {MIN_PLANNING_ROWS} rows available" in str(explanation)
+    assert f"fewer than {MIN_PLANNING_ROWS} rows available" in " ".join(explanation.to_dict()["trace"])
 
 
 def test_a_run_is_replanned_when_its_rows_have_grown() -> None:

@@ -11,7 +11,7 @@ from watersmeet_lab.bench.early_aggregation import CLEAR_SETTINGS, PAPER_SETTING
 from watersmeet_lab.papers.tran.models import SHOWCASES
 
 
-def about(setting: AggregationSetting) -> Explanation:
+def explain_setting(setting: AggregationSetting) -> Explanation:
     streams = {
         alias: wm.stats(
             rate=each.rows_per_s, distinct={"j": round(1 / each.selectivity), "g": each.groups}, row_bytes=24
@@ -28,7 +28,7 @@ FIGURE_10 = tuple(AggregationSetting(best, inputs, rows=0) for best, inputs in S
 def test_each_plan_is_chosen_where_the_paper_shows_it_and_where_it_measures_best(
     setting: AggregationSetting,
 ) -> None:
-    found = about(setting)
+    found = explain_setting(setting)
     picked = plan_name({setting.aliases.index(alias) for alias in found.plan.early}, len(setting.aliases))
     assert picked == setting.name
     assert len(found.others) == 3
@@ -36,7 +36,7 @@ def test_each_plan_is_chosen_where_the_paper_shows_it_and_where_it_measures_best
 
 
 def test_the_default_setting_is_aggregated_early_and_predicted_to_gain_five_times_and_more() -> None:
-    found = about(PAPER_SETTING)
+    found = explain_setting(PAPER_SETTING)
     late = next(each for each in found.others if not each.plan.early)
     assert late.cost.cpu_per_s > 5 * found.chosen.cost.cpu_per_s
 

@@ -18,10 +18,10 @@ STATS = {
 
 
 def test_rows_out_and_state_follow_from_rates_windows_and_distinct_values() -> None:
-    about = wm.explain(TWO_WAY, STATS)
+    explanation = wm.explain(TWO_WAY, STATS)
     #  a holds 1000 · 10 rows, b 100 · 20; a pair is equal with probability 1/500
-    assert about.chosen.cost.state_rows == 10_000 + 2_000
-    assert about.chosen.cost.rows_out_per_s == pytest.approx(1000 * 2_000 / 500 + 100 * 10_000 / 500)
+    assert explanation.chosen.cost.state_rows == 10_000 + 2_000
+    assert explanation.chosen.cost.rows_out_per_s == pytest.approx(1000 * 2_000 / 500 + 100 * 10_000 / 500)
 
 
 def test_every_number_has_a_provenance() -> None:
@@ -54,9 +54,9 @@ def test_explaining_a_one_shot_iterator_does_not_consume_it() -> None:
 
 
 def test_a_budget_that_is_too_small_is_reported_with_the_numbers() -> None:
-    about = wm.explain(TWO_WAY, STATS, budget=wm.Budget(memory_bytes=1000))
-    assert not about.feasible
-    assert "1 kB is available" in str(about)
+    explanation = wm.explain(TWO_WAY, STATS, budget=wm.Budget(memory_bytes=1000))
+    assert not explanation.feasible
+    assert "1 kB is available" in str(explanation)
     assert wm.explain(TWO_WAY, STATS).feasible
     for nonsense in ({"processors": 0}, {"headroom": 1}, {"memory_bytes": -1}, {"processors": float("nan")}):
         with pytest.raises(PlanError):
@@ -64,19 +64,19 @@ def test_a_budget_that_is_too_small_is_reported_with_the_numbers() -> None:
 
 
 def test_the_explanation_is_json_and_lists_the_plans_that_lost_by_cost() -> None:
-    about = json.loads(json.dumps(wm.explain(TWO_WAY, STATS, all_plans=True).to_dict()))
-    costs = [each["cost"]["cpu_per_s"] for each in about["alternatives"]]
+    explanation = json.loads(json.dumps(wm.explain(TWO_WAY, STATS, all_plans=True).to_dict()))
+    costs = [each["cost"]["cpu_per_s"] for each in explanation["alternatives"]]
     assert len(costs) > 10
     assert costs == sorted(costs)
-    assert about["cost"]["cpu_per_s"] <= costs[0]
+    assert explanation["cost"]["cpu_per_s"] <= costs[0]
 
 
 def test_a_plan_can_be_taken_from_an_explanation_saved_and_pinned() -> None:
     table = pa.table({"ts": pa.array([1, 2], pa.int64()), "k": pa.array([1, 1], pa.int64())})
     streams = {name: wm.stream(table, time="ts") for name in "ab"}
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
-    about = wm.explain(query, streams)
-    for each in (about.chosen, *about.others):
+    explanation = wm.explain(query, streams)
+    for each in (explanation.chosen, *explanation.others):
         saved = json.loads(json.dumps(each.plan.to_dict()))
         assert wm.Plan.from_dict(saved) == each.plan
         assert wm.collect(query, streams, plan=saved).num_rows == 4

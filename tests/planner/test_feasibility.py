@@ -129,14 +129,14 @@ def test_a_stream_can_be_guaranteed_a_least_rate() -> None:
 def test_explain_shows_the_numbers_and_what_would_help() -> None:
     needed = wm.explain(TIMED, {name: STATS[name] for name in "ab"}).chosen.cost
     tight = wm.Budget(processors=needed.cpu_per_s * 0.6, memory_bytes=needed.state_bytes * 0.6)
-    about = wm.explain(TIMED, {name: STATS[name] for name in "ab"}, budget=tight)
-    assert not about.feasible
-    text = str(about)
+    explanation = wm.explain(TIMED, {name: STATS[name] for name in "ab"}, budget=tight)
+    assert not explanation.feasible
+    text = str(explanation)
     assert "it cannot keep up: needs" in text
     assert "what would help" in text
     assert "of memory" in text
     assert re.search(r"dropping .*: keeps .* % of the output", text)
-    saved = json.loads(json.dumps(about.to_dict()))["remedies"]
+    saved = json.loads(json.dumps(explanation.to_dict()))["remedies"]
     assert 0 < saved["approximation"]["share_of_output"] < 1
     assert saved["window_scale"] < 1
     relaxed = wm.Budget(processors=saved["processors"] * 1.001, memory_bytes=saved["memory_bytes"] * 1.001)

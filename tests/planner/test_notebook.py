@@ -19,10 +19,10 @@ def _render_html(value: object) -> str:
 
 def test_an_explanation_shows_verdict_costs_streams_and_the_plans_that_lost() -> None:
     stats = wm.stats(rate=100, distinct={"k": 50})
-    about = wm.explain(
+    explanation = wm.explain(
         "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k", {"a": stats, "b": stats}
     )
-    html = _render_html(about)
+    html = _render_html(explanation)
     for words in ("it keeps up", "ingest a", "100 (declared)", "plans that lost", "RANGE 1 SECOND"):
         assert words in html
 
@@ -31,6 +31,6 @@ def test_names_are_text_in_every_display() -> None:
     query = wm.sql(
         f"SELECT a.k FROM {QUOTED} [RANGE 1 SECOND] AS a, b [RANGE 1 SECOND] AS {QUOTED} WHERE a.k = {QUOTED}.k"
     )
-    about = wm.explain(query, {NASTY: wm.stats(rate=1), "b": wm.stats(rate=1)})
-    for value in (query, about, about.plan, wm.plan("eager-hash", indexes={NASTY: "hash(5)"})):
+    explanation = wm.explain(query, {NASTY: wm.stats(rate=1), "b": wm.stats(rate=1)})
+    for value in (query, explanation, explanation.plan, wm.plan("eager-hash", indexes={NASTY: "hash(5)"})):
         assert "&lt;script&gt;" in _render_html(value)

@@ -22,14 +22,14 @@ STATS = {
 
 
 @pytest.fixture(scope="module")
-def about() -> Explanation:
+def explanation() -> Explanation:
     return wm.explain(CHAIN, STATS, all_plans=True)
 
 
-def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
-    assert [line.split(":")[0].replace(" ", "_") for line in about.trace] == [rule.__name__ for rule in RULES]
-    assert "cheapest first" in str(about)
-    assert about.to_dict()["trace"] == list(about.trace)
+def test_every_rule_leaves_a_line_in_the_trace(explanation: Explanation) -> None:
+    assert [line.split(":")[0].replace(" ", "_") for line in explanation.trace] == [rule.__name__ for rule in RULES]
+    assert "cheapest first" in str(explanation)
+    assert explanation.to_dict()["trace"] == list(explanation.trace)
 
 
 @pytest.mark.parametrize(
@@ -45,26 +45,32 @@ def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
         (lambda found: replace(found, trace=()), "changed the query or its workload"),
     ],
 )
-def test_a_rule_that_breaks_an_invariant_is_named(about: Explanation, breaks: Rule, what: str) -> None:
+def test_a_rule_that_breaks_an_invariant_is_named(explanation: Explanation, breaks: Rule, what: str) -> None:
     def careless_rule(found: PlanSearch) -> PlanSearch:
         return breaks(found)
 
     with pytest.raises(InternalError, match=f'rule "careless_rule" of the planner {what}'):
-        search_plans(about.bound, about.config, about.workload, about.profile, rules=(*RULES, careless_rule))
+        search_plans(
+            explanation.bound,
+            explanation.config,
+            explanation.workload,
+            explanation.profile,
+            rules=(*RULES, careless_rule),
+        )
 
 
-def test_the_best_tree_joins_the_slow_stream_first_and_counts_its_state(about: Explanation) -> None:
-    (tree,) = (each for each in about.others if each.plan.algorithm == "tree")
+def test_the_best_tree_joins_the_slow_stream_first_and_counts_its_state(explanation: Explanation) -> None:
+    (tree,) = (each for each in explanation.others if each.plan.algorithm == "tree")
     assert tree.plan.tree is not None
     assert sorted(tree_leaves(tree.plan.tree)) == ["a", "b", "c"]
     assert ("a", "c") not in tree.plan.tree
     assert ("c", "a") not in tree.plan.tree
-    assert tree.cost.state_rows > about.chosen.cost.state_rows
+    assert tree.cost.state_rows > explanation.chosen.cost.state_rows
     assert any(part.name.startswith("join ") for part in tree.cost.operators)
 
 
-def test_all_subsets_and_splits_find_a_tree_as_cheap_as_any(about: Explanation) -> None:
-    model = TreeModel(about.config, about.workload, about.profile)
+def test_all_subsets_and_splits_find_a_tree_as_cheap_as_any(explanation: Explanation) -> None:
+    model = TreeModel(explanation.config, explanation.workload, explanation.profile)
     costs = {
         tree: sum(part.cpu_per_s for part in model.operator_costs(tree))
         for tree in ((("a", "b"), "c"), (("a", "c"), "b"), (("b", "c"), "a"), ("a", ("b", "c")), ("b", ("a", "c")))
@@ -72,8 +78,8 @@ def test_all_subsets_and_splits_find_a_tree_as_cheap_as_any(about: Explanation) 
     assert sum(part.cpu_per_s for part in model.operator_costs(model.best_tree())) <= min(costs.values()) * (1 + 1e-9)
 
 
-def test_lazy_joins_are_proposed_with_intervals_that_suit_the_windows(about: Explanation) -> None:
-    lazy = [each.plan for each in about.others if each.plan.algorithm == "lazy-nlj"]
+def test_lazy_joins_are_proposed_with_intervals_that_suit_the_windows(explanation: Explanation) -> None:
+    lazy = [each.plan for each in explanation.others if each.plan.algorithm == "lazy-nlj"]
     assert [(plan.evaluate_us, plan.expire_us) for plan in lazy] == [(900_000, 900_000)]
 
 

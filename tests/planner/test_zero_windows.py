@@ -30,12 +30,12 @@ def _sources(form: str) -> dict[str, wm.StreamStats]:
 
 def _explain(query: str, form: str, **options: object) -> dict[str, object]:
     """Explain, check that every number is finite, and return the explanation."""
-    about = wm.explain(query, _sources(form), **options)  # type: ignore[arg-type]
-    assert "nan" not in str(about)
-    facts: dict[str, object] = json.loads(json.dumps(about.to_dict(), allow_nan=False))
-    assert math.isfinite(about.chosen.cost.cpu_per_s)
-    assert about.chosen.cost.cpu_per_s > 0
-    assert about.chosen.cost.rows_out_per_s > 0
+    explanation = wm.explain(query, _sources(form), **options)  # type: ignore[arg-type]
+    assert "nan" not in str(explanation)
+    facts: dict[str, object] = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+    assert math.isfinite(explanation.chosen.cost.cpu_per_s)
+    assert explanation.chosen.cost.cpu_per_s > 0
+    assert explanation.chosen.cost.rows_out_per_s > 0
     return facts
 
 
@@ -67,10 +67,10 @@ def test_an_aggregation_over_zero_windows_has_a_finite_cost(form: str, every: st
 def test_dropping_rows_of_a_zero_window_costs_rows_out() -> None:
     query = "SELECT a.k FROM a, b WINDOW = 0 SECONDS WHERE a.k = b.k"
     stats = {name: wm.stats(rate=1e6, distinct={"k": 50}) for name in "ab"}
-    about = wm.explain(query, stats, budget=wm.Budget(processors=0.1))
-    assert about.remedies is not None
-    assert about.remedies.approximation is not None
-    assert 0 < about.remedies.approximation.share_of_output < 1
+    explanation = wm.explain(query, stats, budget=wm.Budget(processors=0.1))
+    assert explanation.remedies is not None
+    assert explanation.remedies.approximation is not None
+    assert 0 < explanation.remedies.approximation.share_of_output < 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_dropping_rows_of_a_zero_window_costs_rows_out() -> None:
 def test_a_lazy_join_evaluates_ten_times_per_window_and_at_most_every_microsecond(
     constraint: str, interval_us: int
 ) -> None:
-    about = wm.explain(
+    explanation = wm.explain(
         f"SELECT a.k FROM a, b {constraint} WHERE a.k = b.k", _sources("ranges"), plan=wm.plan("lazy-nlj")
     )
-    assert (about.chosen.plan.evaluate_us, about.chosen.plan.expire_us) == (interval_us, interval_us)
+    assert (explanation.chosen.plan.evaluate_us, explanation.chosen.plan.expire_us) == (interval_us, interval_us)

@@ -265,10 +265,10 @@ def test_pairs_of_equal_times_are_found_by_the_first_stream_so_it_gets_the_probe
     exact = _pairs(wm.collect(query, streams))
     assert _pairs(wm.allocate(query, streams)) == exact
     thin = wm.allocate(query, streams, service_per_s=0.5 * rows_a)
-    about = json.loads(thin.schema.metadata[b"watersmeet"])["allocation"]
-    assert about["shares"]["a"]["probe"] == pytest.approx(0.5, abs=0.05)
+    allocation = json.loads(thin.schema.metadata[b"watersmeet"])["allocation"]
+    assert allocation["shares"]["a"]["probe"] == pytest.approx(0.5, abs=0.05)
     assert 0.3 * exact.total() < _pairs(thin).total() < 0.7 * exact.total()
-    assert about["output_rows_per_s"] > 0
+    assert allocation["output_rows_per_s"] > 0
 
 
 @pytest.mark.parametrize("form", SAME_INSTANT)

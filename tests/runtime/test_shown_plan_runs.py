@@ -145,14 +145,14 @@ def test_open_parts_next_to_pinned_ones_are_filled() -> None:
 def test_a_band_join_runs_in_the_order_that_is_shown() -> None:
     names, where = QUERIES["band of three"]
     text, over = query(names, where), sources(names)
-    about = wm.explain(text, over, plan=wm.plan("eager-nlj"))
-    open_run, shown_run = wm.run(text, over, wm.plan("eager-nlj")), wm.run(text, over, about.plan)
+    explanation = wm.explain(text, over, plan=wm.plan("eager-nlj"))
+    open_run, shown_run = wm.run(text, over, wm.plan("eager-nlj")), wm.run(text, over, explanation.plan)
     crossed = wm.run(text, over, wm.plan("eager-nlj", order={"a": ["c", "b"], "b": ["a", "c"], "c": ["a", "b"]}))
     rows = [run.collect().num_rows for run in (open_run, shown_run, crossed)]
     assert rows[0] == rows[1] == rows[2] > 0
     assert open_run.tally.comparisons.tolist() == shown_run.tally.comparisons.tolist()
     assert 3 * open_run.tally.comparisons.sum() < crossed.tally.comparisons.sum()
-    assert about.to_dict()["orders"] == {origin: list(order) for origin, order in open_run.config.plan.orders}
+    assert explanation.to_dict()["orders"] == {origin: list(order) for origin, order in open_run.config.plan.orders}
 
 
 def test_an_origin_with_no_predicted_match_still_follows_the_band() -> None:
@@ -215,15 +215,15 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
     text = f"SELECT a.k, COUNT(*) AS n FROM {windows} WHERE a.k = b.k AND b.k = c.k GROUP BY a.k EVERY 100 MILLISECONDS"
     over = sources(names)
     for plan in (None, wm.plan(), wm.plan(early=["c"]), wm.plan(early=["b", "c"])):
-        about, run = wm.explain(text, over, plan=plan), wm.run(text, over, plan)
-        assert about.plan == run.config.plan
+        explanation, run = wm.explain(text, over, plan=plan), wm.run(text, over, plan)
+        assert explanation.plan == run.config.plan
         assert isinstance(run, AggregationRun)
         inputs = run.config.inputs
         orders = {
             inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]]
             for i in run.config.stream_inputs
         }
-        assert about.to_dict()["orders"] == orders
+        assert explanation.to_dict()["orders"] == orders
 
 
 def test_the_plan_of_an_aggregation_on_spark_does_not_depend_on_its_rows() -> None:

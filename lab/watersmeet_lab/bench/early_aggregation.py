@@ -1,4 +1,4 @@
-"""The fourth paper's settings, measured: every placement of early aggregation, and the planner's choice.
+"""The settings of Tran and Lee, measured: every placement of early aggregation, and the planner's choice.
 
 Plans run in turns on the same input and are timed by CPU time, so that other load on the machine affects all alike.
 Each keeps its fastest time. All must return the same rows.

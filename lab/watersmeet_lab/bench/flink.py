@@ -122,8 +122,8 @@ def run_flink_query(streams: Mapping[str, pa.Table], select: str, result: pa.Sch
             "columns": _sql_columns(result),
             "select": select,
         }
-        about = _run_job(job, folder)
-        return FlinkRunResult(about["seconds"], about["scan_seconds"], _read_rows(out, result), about["peak_bytes"])
+        report = _run_job(job, folder)
+        return FlinkRunResult(report["seconds"], report["scan_seconds"], _read_rows(out, result), report["peak_bytes"])
 
 
 def _write_csv_files(name: str, table: pa.Table, folder: Path, time: str) -> FlinkTable:
@@ -149,8 +149,8 @@ def _run_job(job: Mapping[str, object], folder: Path) -> _FlinkReport:
     )
     if completed.returncode:
         raise WatersmeetError(f"Flink failed: {_innermost_cause(completed.stderr)}")
-    about: _FlinkReport = json.loads(completed.stdout.strip().splitlines()[-1])
-    return about
+    report: _FlinkReport = json.loads(completed.stdout.strip().splitlines()[-1])
+    return report
 
 
 def _innermost_cause(output: str) -> str:

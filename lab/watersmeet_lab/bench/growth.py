@@ -20,9 +20,12 @@ LARGE_WINDOW_S = 100
 
 @dataclass(frozen=True, slots=True)
 class GrowthPoint:
-    """Time per row at one size. `over_first` is relative to the smallest size; `allowed` is its upper limit."""
+    """Time per row at one size of `dimension`: streams, matches or rows in windows.
 
-    grows: str
+    `over_first` is relative to the smallest size; `allowed` is its upper limit.
+    """
+
+    dimension: str
     engine: str
     size: int
     seconds_per_row: float
@@ -34,17 +37,22 @@ class GrowthPoint:
 
     def __str__(self) -> str:
         return (
-            f"{self.grows:<18} {self.engine:<9} {self.size:>12,}  {self.seconds_per_row * 1e9:9.1f} ns per row"
+            f"{self.dimension:<18} {self.engine:<9} {self.size:>12,}  {self.seconds_per_row * 1e9:9.1f} ns per row"
             f"  {self.over_first:6.2f} times the smallest (limit {self.allowed:.2f})"
         )
 
 
 def large_window_streams(rows_in_state: int, seed: int = 0) -> CommonKeyStreams:
     """Return two streams whose full windows hold `rows_in_state` rows together; a probe finds one."""
-    each = rows_in_state // 2
-    rows = max(each * 6 // 5, min(5 * each, 5 * BATCH_ROWS // 2))
+    window_rows = rows_in_state // 2
+    # Stream five windows, but at most five batches; in any case fill the window and go on for a fifth of it.
+    rows = max(window_rows * 6 // 5, min(5 * window_rows, 5 * BATCH_ROWS // 2))
     return CommonKeyStreams(
-        rows=rows, keys=each, rows_per_s=max(1, each // LARGE_WINDOW_S), window_s=LARGE_WINDOW_S, seed=seed
+        rows=rows,
+        keys=window_rows,
+        rows_per_s=max(1, window_rows // LARGE_WINDOW_S),
+        window_s=LARGE_WINDOW_S,
+        seed=seed,
     )
 
 
@@ -56,9 +64,10 @@ def batch_count(workload: CommonKeyStreams) -> int:
 def measure_growth(
     scale: float, per_row_on_spark: Callable[[CommonKeyStreams], float] | None = None
 ) -> Iterator[GrowthPoint]:
-    """Measure the embedded engine; measure streams and windows on Spark as well.
+    """Measure growth with the streams, with the matches per row and with the rows in the windows.
 
-    On Spark, windows are state kept between batches.
+    All three are measured on the embedded engine. If `per_row_on_spark` is given, growth with the streams and with the
+    windows is measured on Spark too: there, windows are state that is kept between batches.
     """
     embedded_seconds_per_row(CommonKeyStreams(rows=2_000, keys=1_000))  # builds the kernels
     streams = {n: _stream_growth_workload(n, scale) for n in range(2, 7)}
@@ -79,7 +88,7 @@ def measure_growth(
 
 
 def _measure_sizes(
-    grows: str,
+    dimension: str,
     engine: str,
     sizes: dict[int, CommonKeyStreams],
     per_row: Callable[[CommonKeyStreams], float],
@@ -89,16 +98,16 @@ def _measure_sizes(
     for size, workload in sizes.items():
         seconds = per_row(workload)
         first = first or seconds
-        yield GrowthPoint(grows, engine, size, seconds, seconds / first, allowed(size))
+        yield GrowthPoint(dimension, engine, size, seconds, seconds / first, allowed(size))
 
 
 def _other_streams(streams: int) -> float:
-    """Return the number of streams a row must probe: time may grow linearly with it."""
+    """Return the number of streams that a row must probe. The time per row may grow linearly with it."""
     return float(streams - 1)
 
 
 def _stream_growth_workload(streams: int, scale: float) -> CommonKeyStreams:
-    """Return streams with a quarter of their rows in the window; a probe finds one row of every other."""
+    """Return streams with a quarter of their rows in the window; a probe finds one row in each of the other streams."""
     rows = _rows_per_stream(scale)
     return CommonKeyStreams(stream_count=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
 

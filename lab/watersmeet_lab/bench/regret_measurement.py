@@ -107,8 +107,8 @@ def explain_workload(
     """Explain the workload with its rows as the sample and its batches as the arrival pattern."""
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
     bound = embedded.bind_query(workload.query, sources)
-    arriving = ArrivalPattern(seconds / workload.batches, seconds, is_assumed=False)
-    return bound, explain_sample(bound, read_planning_sample(bound, sources), {}, arriving=arriving)
+    arrivals = ArrivalPattern(seconds / workload.batches, seconds, is_assumed=False)
+    return bound, explain_sample(bound, read_planning_sample(bound, sources), {}, arrivals=arrivals)
 
 
 def measure_regret(

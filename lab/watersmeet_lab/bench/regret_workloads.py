@@ -1,7 +1,7 @@
-"""The regret suite: seeded workloads of two to six streams.
+"""Workloads for measuring regret: the time of the chosen plan over that of the fastest one (`regret_measurement`).
 
-They cover rates over three orders of magnitude, skew, selections, equalities and comparisons, and windows in time and
-in rows.
+The workloads are seeded and have two to six streams. They cover rates over three orders of magnitude, skew,
+selections, equalities and comparisons, and windows in time and in rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 ALIASES = "abcdef"
-VALUES = 1000  # of column x
+#: Distinct values of column x.
+DISTINCT_X = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class RegretWorkload:
                 "ts": pa.array(np.sort(rng.integers(0, int(seconds * 1e6), rows))),
                 "k": pa.array(_draw_keys(rng, flow, rows)),
                 "j": pa.array(_draw_keys(rng, flow, rows)),
-                "x": pa.array(rng.integers(0, VALUES, rows)),
+                "x": pa.array(rng.integers(0, DISTINCT_X, rows)),
                 "id": pa.array(np.arange(rows)),
             }
         )
@@ -240,7 +241,8 @@ def _three_streams() -> list[RegretWorkload]:
 
 def _many_streams() -> list[RegretWorkload]:
     second, wide = "RANGE 1 SECOND", "RANGE 4 SECONDS"
-    table_5 = (
+    # Table 5 of Golab and Özsu, with a hundred times its rates and a hundredth of its window lengths.
+    golab_table_5 = (
         RegretStream(1000, second, 500),
         RegretStream(100, second, 50),
         RegretStream(100, "RANGE 2 SECONDS", 40),
@@ -249,7 +251,7 @@ def _many_streams() -> list[RegretWorkload]:
     chain = "a.k = b.k AND b.j = c.j AND c.k = d.k"
     return [
         RegretWorkload("four-even", tuple(RegretStream(1500, second, 1500) for _ in "abcd"), equal_keys("abcd"), 5),
-        RegretWorkload("four-paper", table_5, equal_keys("abcd"), 10, 4),
+        RegretWorkload("four-paper", golab_table_5, equal_keys("abcd"), 10, 4),
         RegretWorkload(
             "four-rates",
             (

@@ -23,7 +23,7 @@ _PACKAGES = ("pyspark", "pyarrow", "numba", "numpy", "duckdb")
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """Figures of one system on one workload. A figure that is not available is None.
+    """Measurements of one system on one workload. A measurement that is not available is None.
 
     Latency runs from the start of a batch until its rows are written. `peak_bytes` is the peak memory of its processes.
     """
@@ -67,7 +67,7 @@ class PeerComparison:
 
     @property
     def ratio(self) -> dict[str, float]:
-        """Our speed over the best setting of each peer: on Spark if we ran there, else embedded."""
+        """Ratio of our speed (on Spark if we ran there, else embedded) to the best speed of each peer."""
         best = {peer: [s.rows_per_s for s in self.systems if s.name.partition("-")[0] == peer] for peer in PEER_SYSTEMS}
         return {peer: self.ours.rows_per_s / max(speeds) for peer, speeds in best.items() if speeds}
 
@@ -94,14 +94,21 @@ class PeerComparison:
             "systems": [asdict(system) for system in self.systems],
             "ratio": self.ratio,
             "skipped": dict(self.skipped),
-            "said": self.note,
+            "note": self.note,
         }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> PeerComparison:
         systems = tuple(SystemResult(**system) for system in saved["systems"])
-        about = {"skipped": saved.get("skipped", {}), "note": saved.get("said", "")}
-        return cls(saved["workload"], saved["rows_in"], saved["rows_out"], saved["seed"], systems, **about)
+        return cls(
+            saved["workload"],
+            saved["rows_in"],
+            saved["rows_out"],
+            saved["seed"],
+            systems,
+            skipped=saved.get("skipped", {}),
+            note=saved.get("note", saved.get("said", "")),  # older files have the key "said"
+        )
 
 
 def save_comparison(comparison: PeerComparison, folder: Path) -> Path:

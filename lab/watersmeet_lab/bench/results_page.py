@@ -51,14 +51,14 @@ def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     path.write_text(json.dumps(record, indent=2) + "\n")
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for point in points:
-        curve = curves.setdefault(point["grows"], {}).setdefault(point["engine"], [])
+        curve = curves.setdefault(_growth_dimension(point), {}).setdefault(point["engine"], [])
         curve.append((point["size"], point["seconds_per_row"] * 1e9))
     figure = _new_figure(3.2 * max(1, len(curves)), 2.8)
-    for number, (grows, engines) in enumerate(curves.items()):
+    for number, (dimension, engines) in enumerate(curves.items()):
         axes = figure.add_subplot(1, len(curves), number + 1)
         for engine, curve in engines.items():
             axes.plot(*zip(*curve, strict=True), "o-", label=engine, markersize=3)
-        axes.set_xlabel(grows, fontsize=8)
+        axes.set_xlabel(dimension, fontsize=8)
         axes.set_ylim(bottom=0)
         axes.tick_params(labelsize=7)
         axes.legend(fontsize=7)
@@ -104,12 +104,11 @@ def _growth_section(folder: Path) -> str:
         return ""
     points = json.loads((folder / _GROWTH).read_text())["points"]
     rows = [
-        f"| {point['grows']} | {point['engine']} | {point['size']:,} | {point['seconds_per_row'] * 1e9:,.0f} | "
-        f"{point['over_first']:.2f} |"
-        f" {point['allowed']:.2f} |"
+        f"| {_growth_dimension(point)} | {point['engine']} | {point['size']:,} "
+        f"| {point['seconds_per_row'] * 1e9:,.0f} | {point['over_first']:.2f} | {point['allowed']:.2f} |"
         for point in points
     ]
-    head = ["what grows", "engine", "size", "ns per row", "over smallest size", "limit"]
+    head = ["what grows", "engine", "size", "ns per row", "relative to smallest size", "limit"]
     lines = [
         "",
         "## growth",
@@ -121,6 +120,11 @@ def _growth_section(folder: Path) -> str:
         "![growth](growth.svg)",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _growth_dimension(point: Mapping[str, Any]) -> str:
+    # Older files have the key "grows".
+    return str(point["dimension"] if "dimension" in point else point["grows"])
 
 
 def _page_text(found: list[PeerComparison], saved: list[dict[str, Any]]) -> str:

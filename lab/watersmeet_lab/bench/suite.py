@@ -30,7 +30,7 @@ from watersmeet_lab.workloads import golab_streams
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFinding:
-    """One line of a benchmark's report, and the same figures as plain values."""
+    """One line of a benchmark's report, and the same numbers as plain values."""
 
     text: str
     values: dict[str, Any]
@@ -38,9 +38,9 @@ class BenchmarkFinding:
 
 
 def run_table_8() -> Iterator[BenchmarkFinding]:
-    """Run Table 8 of the first paper: tuples per second by algorithm, in the best and the worst order.
+    """Run Table 8 of Golab and Özsu: tuples per second by algorithm, in the best and the worst order.
 
-    The text shows our figures next to the paper's.
+    The text shows our rates next to the paper's.
     """
     best, worst = (
         golab_streams.table_8_plans(golab_streams.BEST_ORDER),
@@ -93,7 +93,7 @@ def run_planning() -> Iterator[BenchmarkFinding]:
 def run_early_aggregation() -> Iterator[BenchmarkFinding]:
     """Time all placements of early aggregation, then measure the time per row as matches per row grow.
 
-    The settings are the fourth paper's default, and, for each plan, a setting in which it is the best.
+    The settings are the default of Tran and Lee, and, for each plan, a setting in which it is the best.
     """
     for setting in (early.PAPER_SETTING, *early.CLEAR_SETTINGS):
         found = early.rank_placements(setting)
@@ -121,7 +121,7 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
 
 
 def run_allocation() -> Iterator[BenchmarkFinding]:
-    """Compare predicted and measured output rates of every strategy in Figures 5 to 7 of the third paper."""
+    """Compare predicted and measured output rates of every strategy in Figures 5 to 7 of Kang et al.."""
     for bar in limited_strategies.measure_strategies():
         text = (
             f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f}/s   measured "

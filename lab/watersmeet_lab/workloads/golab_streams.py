@@ -1,4 +1,4 @@
-"""The first paper's workload: streams with given relative rates, and its Table 8, tuples per second by algorithm.
+"""Workload of Golab and Özsu: streams with given relative rates, and its Table 8, tuples per second by algorithm.
 
 References: Golab, Özsu, sections 5.1 (Tables 5 to 7), 6.1 (the generator) and 6.2 (Table 8).
 """

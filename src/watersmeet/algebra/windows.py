@@ -5,8 +5,9 @@ of rows is a result when the largest `ts` among them lies in every row's interva
 about windows.
 
 Difference bounds limit how far apart in time the rows of a result can be. RANGE windows and pair constraints all mean
-`ts_j - ts_i <= D[i][j]`. Shortest paths over those bounds (the second paper's derived windows, directed ones included)
-give the tightest bound for every pair. The given constraints imply them, so pruning by them never loses a result.
+`ts_j - ts_i <= D[i][j]`. Shortest paths over those bounds give the tightest bound for every pair (the derived windows
+of Hammad et al., here also for one-sided constraints). The given constraints imply them, so pruning by them never loses
+a result.
 """
 
 from __future__ import annotations

@@ -26,30 +26,30 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
     """Measure the weights of this machine, in seconds of CPU time.
 
     `quick` measures fewer points in a few seconds and is less exact. `progress` is called with the name of each step.
-    The fourth paper's `group_s` stays zero: the weights `early` measure our aggregation sets.
+    `group_s` of Tran and Lee stays zero: the weights `early` measure our aggregation sets.
     """
-    say = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     repeats = _QUICK_REPEATS if quick else _REPEATS
 
     def measure_structure(kind: str) -> Structure:
         probes, updates = structures.probe_loads(kind, quick=quick), structures.update_loads(kind, quick=quick)
-        say(f"{kind}: {len(probes)} loads that probe, {len(updates)} that update")
+        report(f"{kind}: {len(probes)} loads that probe, {len(updates)} that update")
         probed = [structures.measure_probes(kind, load, repeats) for load in probes]
         return structures.fit_structure(probed, [structures.measure_updates(kind, load, repeats) for load in updates])
 
     _settle_memory()
     of_list, of_hash, of_btree, of_ttree = (measure_structure(kind) for kind in structures.INDEXES)
-    say("runs: build and probe")
+    report("runs: build and probe")
     of_runs = structures.fit_run_weights(structures.measure_run_points(repeats, quick=quick))
-    say("whole batches: rows in, predicates, matches, rows out")
+    report("whole batches: rows in, predicates, matches, rows out")
     around_batches = batch_overhead.fit_batch_weights(
         batch_overhead.measure_batch_points(repeats, quick=quick), of_runs
     )
-    say("whole batches of nested loops, predicates on candidates, counted rows")
+    report("whole batches of nested loops, predicates on candidates, counted rows")
     around_loops = batch_overhead.measure_loop_weights(
         {"list": of_list, "hash": of_hash}, around_batches, repeats, quick=quick
     )
-    say("aggregations over a join, with and without early aggregation")
+    report("aggregations over a join, with and without early aggregation")
     named = {
         **asdict(around_batches),
         **asdict(around_loops),

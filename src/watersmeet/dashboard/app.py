@@ -93,10 +93,12 @@ def _serve_what_if(content: DashboardContent) -> Any:
     async def answer(request: Request) -> Response:
         try:
             question = _parse_question(await _read_body(request))
-            about = await run_in_threadpool(content.questions.answer, question)
+            explanation = await run_in_threadpool(content.questions.answer, question)
         except WatersmeetError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({**build_view(about), "same_plan": about.plan == content.questions.baseline.plan})
+        return JSONResponse(
+            {**build_view(explanation), "same_plan": explanation.plan == content.questions.baseline.plan}
+        )
 
     return answer
 

@@ -19,30 +19,30 @@ from watersmeet.units import format_count, format_duration, format_rate
 MAX_LOSING_PLANS = 12
 
 
-def build_view(about: Explanation) -> dict[str, Any]:
+def build_view(explanation: Explanation) -> dict[str, Any]:
     """Return everything that the page shows of an explanation, as plain values."""
-    facts = about.to_dict()
+    facts = explanation.to_dict()
     cost = facts["cost"]
     shown: dict[str, Any] = replace_non_finite(
         {
             "query": facts["query"],
-            "plan": describe_plan(about.plan),
+            "plan": describe_plan(explanation.plan),
             "feasible": facts["feasible"],
             "reason": facts["reason"],
             "utilisation": facts["utilisation"],
-            "processors": about.budget.processors,
+            "processors": explanation.budget.processors,
             "cpu_per_s": cost["cpu_per_s"],
             "state_rows": cost["state_rows"],
             "state_bytes": cost["state_bytes"],
             "rows_out_per_s": cost["rows_out_per_s"],
-            "drop": _shed_shares(about),
-            "remedies": list(about.remedies.describe()) if about.remedies is not None else [],
+            "drop": _shed_shares(explanation),
+            "remedies": list(explanation.remedies.describe()) if explanation.remedies is not None else [],
             "orders": [" → ".join([origin, *order]) for origin, order in facts["orders"].items() if order],
             "waits_for_watermark": facts["waits_for_watermark"],
-            "weights": describe_profile(about.profile),
+            "weights": describe_profile(explanation.profile),
             "cards": [card.to_dict() for card in build_cards(facts)],
-            "losers": _list_losing_plans(about),
-            "losers_left_out": max(0, len(about.others) - MAX_LOSING_PLANS),
+            "losers": _list_losing_plans(explanation),
+            "losers_left_out": max(0, len(explanation.others) - MAX_LOSING_PLANS),
         }
     )
     return shown
@@ -65,24 +65,24 @@ def replace_non_finite(value: Any) -> Any:
             return value
 
 
-def _shed_shares(about: Explanation) -> dict[str, float]:
+def _shed_shares(explanation: Explanation) -> dict[str, float]:
     """Return the share of each stream to shed: of the plan, or, if it cannot keep up, of the recommended remedy."""
-    remedy = about.remedies.approximation if about.remedies is not None else None
-    shares = about.plan.drop if remedy is None else tuple((name, 1 - share) for name, share in remedy.keep)
+    remedy = explanation.remedies.approximation if explanation.remedies is not None else None
+    shares = explanation.plan.drop if remedy is None else tuple((name, 1 - share) for name, share in remedy.keep)
     return {name: share for name, share in shares if share > 0}
 
 
-def _list_losing_plans(about: Explanation) -> list[dict[str, Any]]:
-    best = about.chosen.cost.cpu_per_s
+def _list_losing_plans(explanation: Explanation) -> list[dict[str, Any]]:
+    best = explanation.chosen.cost.cpu_per_s
     return [
         {
             "plan": describe_plan(each.plan),
             "cpu_per_s": each.cost.cpu_per_s,
             "state_bytes": each.cost.state_bytes,
             "times": each.cost.cpu_per_s / best if best else None,
-            "feasible": about.budget.shortfall(each.cost) is None,
+            "feasible": explanation.budget.shortfall(each.cost) is None,
         }
-        for each in about.others[:MAX_LOSING_PLANS]
+        for each in explanation.others[:MAX_LOSING_PLANS]
     ]
 
 
@@ -151,11 +151,11 @@ class Card:
         }
 
 
-def build_cards(about: Mapping[str, Any]) -> list[Card]:
+def build_cards(facts: Mapping[str, Any]) -> list[Card]:
     """Build the cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
-    left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
-    inputs = [_build_input_card(each, left) for each in about["inputs"]]
-    origins = {alias: order for alias, order in about["orders"].items() if order or f"probe {alias}" in left}
+    left = {part["name"]: float(part["cpu_per_s"]) for part in facts["cost"]["operators"]}
+    inputs = [_build_input_card(each, left) for each in facts["inputs"]]
+    origins = {alias: order for alias, order in facts["orders"].items() if order or f"probe {alias}" in left}
     shared = tuple(
         (name, seconds / max(1, len(origins)))
         for name, seconds in _take_operators(left, lambda name: name in _SHARED_PROBE_OPERATORS)
@@ -164,7 +164,7 @@ def build_cards(about: Mapping[str, Any]) -> list[Card]:
     out_operators = _take_operators(left, lambda name: name == "emit")
     others = [_build_other_card(name, seconds, inputs) for name, seconds in left.items()]
     after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
-    rows_out = about["cost"]["rows_out_per_s"]
+    rows_out = facts["cost"]["rows_out_per_s"]
     out = _build_card("out", 2, "rows out", (format_rate(rows_out),), after, out_operators, ("emit",))
     return [*inputs, *probes, *others, out]
 

@@ -73,15 +73,15 @@ def add_spark_cost(
     """
     spark = profile.spark
     copies = {} if shuffle is None else shuffle.copies
-    arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_inputs)
-    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
-    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
-    out, batches = each.cost.rows_out_per_s, 1 / workload.arrivals.batch_s
+    read_per_s = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_inputs)
+    shuffled_per_s = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
+    kept_per_s = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
+    out_per_s, batches_per_s = each.cost.rows_out_per_s, 1 / workload.arrivals.batch_s
     parts = (
-        OperatorCost("spark: pack", arriving * spark.pack_s, arriving),
-        OperatorCost("spark: shuffle", shuffled * spark.shuffle_s, shuffled),
-        OperatorCost("spark: state", kept * spark.state_s, kept),
-        OperatorCost("spark: emit", out * spark.out_s, out),
-        OperatorCost("spark: micro-batches", batches * spark.batch_s, batches),
+        OperatorCost("spark: pack", read_per_s * spark.pack_s, read_per_s),
+        OperatorCost("spark: shuffle", shuffled_per_s * spark.shuffle_s, shuffled_per_s),
+        OperatorCost("spark: state", kept_per_s * spark.state_s, kept_per_s),
+        OperatorCost("spark: emit", out_per_s * spark.out_s, out_per_s),
+        OperatorCost("spark: micro-batches", batches_per_s * spark.batch_s, batches_per_s),
     )
     return CostedPlan(each.plan, replace(each.cost, operators=(*each.cost.operators, *parts)))

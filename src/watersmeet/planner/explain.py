@@ -282,8 +282,8 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
         workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arrivals))
         context = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, context)
-        about = _explain_aggregation(costs, plan, policy, all_plans, is_pinned=plan is not None and not reason)
-        return replace(about, trace=(*about.trace, reason)) if reason else about
+        explanation = _explain_aggregation(costs, plan, policy, all_plans, is_pinned=plan is not None and not reason)
+        return replace(explanation, trace=(*explanation.trace, reason)) if reason else explanation
     config = compile_join_config(bound, plan or Plan())
     now = CostingContext(
         config,

@@ -60,7 +60,7 @@ def grouped_runs(search: PlanSearch) -> PlanSearch:
 
 
 def nested_loops(search: PlanSearch) -> PlanSearch:
-    """Propose the first paper's joins without an index: eager, and lazy with a tenth of the shortest window as τ."""
+    """Propose the joins of Golab and Özsu without an index: eager, and lazy with τ = a tenth of the shortest window."""
     plans = [Plan("eager-nlj")] if len(search.config.inputs) > 1 else []
     return search.with_plans([*plans, *(_with_intervals(search, Plan("lazy-nlj")) if plans else ())])
 
@@ -77,7 +77,7 @@ def hash_joins(search: PlanSearch) -> PlanSearch:
 
 
 def indexed_windows(search: PlanSearch) -> PlanSearch:
-    """Propose an index of any kind per window: the asymmetric joins of the third paper."""
+    """Propose an index of any kind per window: the asymmetric joins of Kang et al."""
     aliases = [each.alias for each in search.config.inputs]
     if len(aliases) < 2:
         return search

@@ -1,8 +1,8 @@
 """Choice of the plan of a run. `explain` and both hosts call this module, so they see the same plan.
 
-The planner measures a sample of the rows. It is a table, a path, the first file of a growing directory, or the first
-batch of an iterable, which is still delivered first. Planning takes some milliseconds. With fewer rows than any plan
-joins in that time, the default plan runs and nothing is measured.
+The planner measures a sample of the rows. The sample comes from a table, a path, the first file of a growing directory,
+or the first batch of an iterable, which is still delivered to the run. Planning takes some milliseconds. If there are
+so few rows that any plan would join them sooner, nothing is measured and the default plan runs.
 
 The same statistics fill the open parts of a pinned plan (`planner.filling`).
 """
@@ -42,7 +42,7 @@ from watersmeet.stats.table_stats import measure_table
 #: With fewer sampled rows than this, any plan finishes before the planner does.
 MIN_PLANNING_ROWS = 500
 
-#: Most rows that are counted for distinct values when a run is planned.
+#: Maximum number of rows in which distinct values are counted when a run is planned.
 MAX_COUNTED_ROWS = 20_000
 
 #: A run is planned again when its rows have grown by this factor since it was planned.
@@ -96,7 +96,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
     plan: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
-    wishes: SheddingPolicy = DEFAULT_POLICY,
+    policy: SheddingPolicy = DEFAULT_POLICY,
     engine: str = "embedded",
     buckets: int | None = None,
 ) -> Explanation:
@@ -125,7 +125,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
         reason=reason,
         budget=budget,
         all_plans=all_plans,
-        wishes=wishes,
+        policy=policy,
         engine=engine,
         shuffle=predict_shuffle(bound, sources, sample, declared_stats, buckets)
         if engine == "spark" and buckets is not None
@@ -147,14 +147,14 @@ def predict_shuffle(
     grouped = build_aggregate_config(bound) if bound.is_aggregation else None
     config = build_join_config(bound, Plan()) if grouped is None else grouped.join
     grouping = None if grouped is None else find_grouping(grouped)
-    rates = estimate_input_rates(bound, config, sources, sample, declared_stats)
-    grid = choose_grid(config, buckets, rates.rows, grouping)
-    return estimate_shuffle(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
+    volumes = estimate_input_volumes(bound, config, sources, sample, declared_stats)
+    grid = choose_grid(config, buckets, volumes.rows, grouping)
+    return estimate_shuffle(config, grid, volumes.rows, is_total=volumes.is_total, grouping=grouping)
 
 
 @dataclass(frozen=True, slots=True)
-class InputRates:
-    """Rows of each input that a grid partitions.
+class InputVolumes:
+    """Rows of each input that the grid of buckets partitions.
 
     They are totals if every stream is finite and counted, else rows per second.
     """
@@ -163,17 +163,17 @@ class InputRates:
     is_total: bool
 
 
-def estimate_input_rates(
+def estimate_input_volumes(
     bound: BoundQuery,
     config: JoinConfig,
     sources: SourcesOrStats,
     sample: PlanningSample,
     declared_stats: Mapping[str, StreamStats],
-) -> InputRates:
+) -> InputVolumes:
     """Estimate how many rows of each input pass its own predicates and are shuffled.
 
-    Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate gets the rate
-    of the fastest known stream, so that streams without statistics are equal.
+    For finite inputs, the estimate is a number of rows. Otherwise it is a declared or measured rate. A stream of
+    unknown rate gets the rate of the fastest known stream, so that streams without statistics are treated alike.
     """
     workload = estimate_workload(
         bound,
@@ -192,15 +192,16 @@ def estimate_input_rates(
         else _count_source_rows(sources.get(join_input.name), sample, join_input.name)
         for join_input in config.inputs
     }
+    # Relations are sent with the query and not shuffled.
     counts = [totals[join_input.name] if join_input.is_stream else 0 for join_input in config.inputs]
     known_counts = [count for count in counts if count is not None]
     if len(known_counts) == len(counts):
-        return InputRates(
+        return InputVolumes(
             tuple(count * share for count, share in zip(known_counts, shares, strict=True)), is_total=True
         )
     rates = [None if estimate.rows_per_s.is_assumed else estimate.rows_per_s.value for estimate in workload.inputs]
     fastest = max((rate for rate in rates if rate is not None), default=0.0) or ASSUMED_ROWS_PER_S
-    return InputRates(
+    return InputVolumes(
         tuple((fastest if rate is None else rate) * share for rate, share in zip(rates, shares, strict=True)),
         is_total=False,
     )
@@ -357,9 +358,9 @@ def explain_sample(  # noqa: PLR0913 - keyword-only options of a query
     budget: Budget | None = None,
     all_plans: bool = False,
     engine: str = "embedded",
-    arriving: ArrivalPattern | None = None,
+    arrivals: ArrivalPattern | None = None,
     rates: Mapping[str, float] | None = None,
-    wishes: SheddingPolicy | None = None,
+    policy: SheddingPolicy | None = None,
     shuffle: Shuffle | None = None,
 ) -> Explanation:
     """Explain a plan, or the best one, on sampled rows. `reason` is the reason for a plan that was not pinned.
@@ -378,9 +379,9 @@ def explain_sample(  # noqa: PLR0913 - keyword-only options of a query
         all_plans=all_plans,
         engine=engine,
         samples=_draw_samples(config, sample, declared_stats),
-        arrivals=arriving or sample.arrival_pattern(),
+        arrivals=arrivals or sample.arrival_pattern(),
         reason=reason,
-        policy=wishes,
+        policy=policy,
         shuffle=shuffle,
     )
 

@@ -69,9 +69,10 @@ def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
 
 
 def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> StreamSchema:
-    """Infer the schema of a stream that has only declared statistics: the columns that they or the query name.
+    """Infer the schema of a stream that has only declared statistics.
 
-    A column is text where the query uses it as text, and a number elsewhere. The planner needs no more.
+    Its columns are those mentioned in the statistics or in the query. A column is text where the query uses it as text,
+    and a number elsewhere. The planner needs no more.
     """
     aliases = {source.alias for source in query.sources if source.name == name}
     is_only_source = len(query.sources) == 1

@@ -43,7 +43,7 @@ from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.grouping import check_aggregation, check_group_keys
 from watersmeet.sql.scope import Scope, resolve_sources
 from watersmeet.sql.spans import attach_text
-from watersmeet.sql.type_inference import type_aggregate, type_arithmetic
+from watersmeet.sql.type_inference import build_typed_arithmetic, resolve_aggregate_signature
 from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
 
 
@@ -114,7 +114,7 @@ class Binder:
         return _boolean(Comparison(expr.op, left, right, span=expr.span))
 
     def bind_arithmetic(self, expr: Arithmetic) -> TypedExpr:
-        result = type_arithmetic(expr.op, self.bind(expr.left), self.bind(expr.right))
+        result = build_typed_arithmetic(expr.op, self.bind(expr.left), self.bind(expr.right))
         made = result.expr
         assert isinstance(made, Arithmetic)
         return TypedExpr(Arithmetic(made.op, made.left, made.right, span=expr.span), result.type)
@@ -173,7 +173,7 @@ class Binder:
         if function is None:
             raise InternalError(f"{expr.name} is not in the table of functions")
         function.check_count(len(expr.args), expr.span)
-        args, kind = function.sign(expr.name, [self.bind(arg) for arg in expr.args])
+        args, kind = function.resolve_signature(expr.name, [self.bind(arg) for arg in expr.args])
         return TypedExpr(Call(expr.name, tuple(args), span=expr.span), kind)
 
     def bind_cast(self, expr: Cast) -> TypedExpr:
@@ -181,7 +181,7 @@ class Binder:
         return TypedExpr(replace(arg.expr, span=expr.span), expr.type)
 
     def bind_aggregate(self, expr: Aggregate) -> TypedExpr:
-        arg, kind = type_aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
+        arg, kind = resolve_aggregate_signature(expr.function, None if expr.arg is None else self.bind(expr.arg))
         return TypedExpr(Aggregate(expr.function, arg, span=expr.span), kind)
 
     def _coerce_operands(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:

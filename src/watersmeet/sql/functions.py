@@ -22,12 +22,15 @@ Signature = tuple[list[Expr], pa.DataType]
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A function of `min_args` to `max_args` arguments (None: no limit); `sign` checks and converts them."""
+    """A function of `min_args` to `max_args` arguments (None: no limit).
+
+    `resolve_signature` checks and converts the arguments and returns the type of the result.
+    """
 
     name: str
     min_args: int
     max_args: int | None
-    sign: Callable[[str, Sequence[TypedExpr]], Signature]
+    resolve_signature: Callable[[str, Sequence[TypedExpr]], Signature]
 
     def check_count(self, count: int, span: Span | None) -> None:
         if count < self.min_args or (self.max_args is not None and count > self.max_args):
@@ -55,7 +58,7 @@ def _type_rounded(name: str, args: Sequence[TypedExpr]) -> Signature:
 
 
 def _type_number(name: str, arg: TypedExpr, wide: pa.DataType) -> Signature:
-    """Keep integers and floats as they are; `wide` is for decimals and for integers that BIGINT does not hold."""
+    """Return the signature of a function of one number. `wide` is the type for decimals and for unsigned BIGINT."""
     match arg.family:
         case Family.INTEGER:
             kind = wide if plain_type(arg.type) == pa.uint64() else pa.int64()
@@ -75,10 +78,10 @@ def _type_square_root(name: str, args: Sequence[TypedExpr]) -> Signature:
 
 
 def _type_strings(result: pa.DataType) -> Callable[[str, Sequence[TypedExpr]], Signature]:
-    def sign(name: str, args: Sequence[TypedExpr]) -> Signature:
+    def resolve_signature(name: str, args: Sequence[TypedExpr]) -> Signature:
         return [_string_argument(name, arg) for arg in args], result
 
-    return sign
+    return resolve_signature
 
 
 def _type_substring(name: str, args: Sequence[TypedExpr]) -> Signature:
@@ -90,7 +93,7 @@ def _type_common(name: str, args: Sequence[TypedExpr]) -> Signature:
 
 
 def _type_date_part(name: str, args: Sequence[TypedExpr]) -> Signature:
-    """Type a part of a date; parts are those of the instant in UTC."""
+    """Return the signature of YEAR, MONTH, DAY, HOUR, MINUTE and SECOND. The parts are computed in UTC."""
     arg = args[0]
     kind = plain_type(arg.type)
     if isinstance(kind, pa.TimestampType):

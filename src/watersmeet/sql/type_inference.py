@@ -59,32 +59,34 @@ def _type(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
     return _TYPES[type(expr)](expr, fields)
 
 
-def type_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
-    """Type `left op right`, with both sides converted to types that the operator is defined on; the result has no span.
+def build_typed_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
+    """Build `left op right` with both sides converted to types that the operator is defined on; the result has no span.
 
     >>> from watersmeet.algebra.render import format_expression
     >>> one, half = TypedExpr(Literal(1, pa.int64()), pa.int64()), TypedExpr(Literal(0.5, pa.float64()), pa.float64())
-    >>> total = type_arithmetic("+", one, half)
+    >>> total = build_typed_arithmetic("+", one, half)
     >>> format_expression(total.expr), total.type
     ('1.0 + 0.5', DataType(double))
     """
-    left_kind, right_kind = _arithmetic_operands(op, left, right)
+    left_kind, right_kind = _operand_types(op, left, right)
     expr = Arithmetic(op, convert_to(left, left_kind), convert_to(right, right_kind))
-    return TypedExpr(expr, arithmetic_type(op, left_kind, right_kind))
+    return TypedExpr(expr, arithmetic_result_type(op, left_kind, right_kind))
 
 
-def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+def arithmetic_result_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the result type of operands already converted; decimals grow as in Arrow."""
     if family_of(left) is Family.DECIMAL:
         first, second = cast("tuple[pa.Decimal128Type[Any, Any], pa.Decimal128Type[Any, Any]]", (left, right))
-        return pa.decimal128(*_decimal_result(op, (first.precision, first.scale), (second.precision, second.scale)))
+        return pa.decimal128(
+            *_decimal_result_size(op, (first.precision, first.scale), (second.precision, second.scale))
+        )
     if family_of(left) is Family.TIMESTAMP and family_of(right) is Family.TIMESTAMP:
         return pa.duration(unit_of(left))
     return right if family_of(left) is Family.DURATION else left
 
 
-def type_aggregate(function: str, arg: TypedExpr | None) -> tuple[Expr | None, pa.DataType]:
-    """Return the converted argument of an aggregate and its type.
+def resolve_aggregate_signature(function: str, arg: TypedExpr | None) -> tuple[Expr | None, pa.DataType]:
+    """Return the converted argument of an aggregate, and the type of its result.
 
     SUM and AVG add up in the widest type of the family.
     """
@@ -118,12 +120,12 @@ def _sum_type(function: str, arg: TypedExpr) -> pa.DataType:
 # --- arithmetic
 
 
-def _arithmetic_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType]:
+def _operand_types(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType]:
     left, right = _adapt_operand(op, left, right), _adapt_operand(op, right, left)
     families = {left.family, right.family}
     if families <= NUMBERS:
-        return _number_operands(op, left, right, families)
-    kinds = _time_operands(op, left, right)
+        return _number_operand_types(op, left, right, families)
+    kinds = _time_operand_types(op, left, right)
     if kinds is None:
         raise _no_arithmetic_error(op, left, right)
     return kinds
@@ -143,7 +145,7 @@ def _adapt_operand(op: str, operand: TypedExpr, other: TypedExpr) -> TypedExpr:
     return TypedExpr(operand.expr, plain_type(operand.type))
 
 
-def _number_operands(
+def _number_operand_types(
     op: str, left: TypedExpr, right: TypedExpr, families: set[Family]
 ) -> tuple[pa.DataType, pa.DataType]:
     if op == "/" or Family.FLOAT in families:
@@ -158,19 +160,19 @@ def _number_operands(
             hint="CAST it",
         )
     sizes = [decimal_size(operand) for operand in (left, right)]
-    decimal_type(*_decimal_result(op, *sizes), (left, right))
+    decimal_type(*_decimal_result_size(op, *sizes), (left, right))  # raises if the result has too many digits
     return pa.decimal128(*sizes[0]), pa.decimal128(*sizes[1])
 
 
-def _decimal_result(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    """Return the digits, and the digits after the point, of an exact sum, difference or product."""
+def _decimal_result_size(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Return the precision and the scale of an exact sum, difference or product."""
     if op == "*":
         return left[0] + right[0] + 1, left[1] + right[1]
     scale = max(left[1], right[1])
     return max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale
 
 
-def _time_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType] | None:
+def _time_operand_types(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType] | None:
     """Return the types for instant ± interval, interval + instant, instant - instant, interval ± interval."""
     if left.family in INSTANTS and right.family in INSTANTS and op == "-":
         kind = _common_instant(left.type, right.type)
@@ -216,39 +218,43 @@ def _no_arithmetic_error(op: str, left: TypedExpr, right: TypedExpr) -> QueryErr
 # --- types of bound expressions
 
 
-def _column_type(column: Column, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+def _type_of_column(column: Column, fields: Mapping[str, pa.Schema]) -> pa.DataType:
     if column.source is None or column.source not in fields:
         raise InternalError(f'column "{column.name}" was never bound')
     kind: pa.DataType = fields[column.source].field(column.name).type
     return kind
 
 
-def _arithmetic_type(expr: Arithmetic, fields: Mapping[str, pa.Schema]) -> pa.DataType:
-    return arithmetic_type(expr.op, _type(expr.left, fields), _type(expr.right, fields))
+def _type_of_arithmetic(expr: Arithmetic, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    return arithmetic_result_type(expr.op, _type(expr.left, fields), _type(expr.right, fields))
 
 
-def _call_type(call: Call, fields: Mapping[str, pa.Schema]) -> pa.DataType:
-    _, kind = FUNCTIONS[call.name].sign(call.name, [TypedExpr(arg, _type(arg, fields)) for arg in call.args])
+def _type_of_call(call: Call, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    _, kind = FUNCTIONS[call.name].resolve_signature(
+        call.name, [TypedExpr(arg, _type(arg, fields)) for arg in call.args]
+    )
     return kind
 
 
-def _aggregate_type(expr: Aggregate, fields: Mapping[str, pa.Schema]) -> pa.DataType:
-    _, kind = type_aggregate(expr.function, None if expr.arg is None else TypedExpr(expr.arg, _type(expr.arg, fields)))
+def _type_of_aggregate(expr: Aggregate, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    _, kind = resolve_aggregate_signature(
+        expr.function, None if expr.arg is None else TypedExpr(expr.arg, _type(expr.arg, fields))
+    )
     return kind
 
 
-def _boolean(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+def _type_of_boolean(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
     return pa.bool_()
 
 
 _TYPES: dict[type[Expr], Callable[[Any, Mapping[str, pa.Schema]], pa.DataType]] = {
-    Column: _column_type,
+    Column: _type_of_column,
     Literal: lambda expr, _: expr.type,
-    **dict.fromkeys((Comparison, And, Or, Not, In, Between, Like, IsNull), _boolean),
-    Arithmetic: _arithmetic_type,
+    **dict.fromkeys((Comparison, And, Or, Not, In, Between, Like, IsNull), _type_of_boolean),
+    Arithmetic: _type_of_arithmetic,
     Negate: lambda expr, fields: _type(expr.arg, fields),
     Case: lambda expr, fields: _type(expr.branches[0][1], fields),
-    Call: _call_type,
+    Call: _type_of_call,
     Cast: lambda expr, _: expr.type,
-    Aggregate: _aggregate_type,
+    Aggregate: _type_of_aggregate,
 }

@@ -255,9 +255,9 @@ def decimal_type(precision: int, scale: int, operands: Sequence[TypedExpr]) -> p
 
 
 def decimal_size(operand: TypedExpr) -> tuple[int, int]:
-    """Return the digits, and the digits after the point, that hold the number.
+    """Return the precision and the scale of the decimal type that holds the number.
 
-    An integer constant needs no more than its own digits.
+    The precision of an integer constant is the number of its digits.
     """
     if isinstance(operand.expr, Literal) and isinstance(operand.expr.value, int):
         return len(str(abs(operand.expr.value))), 0

@@ -1,4 +1,4 @@
-"""Interned rows of words against a dictionary."""
+"""Interning of rows of int64 words, compared with a Python dict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)
     st.integers(0, 3).flatmap(lambda width: st.lists(st.lists(st.tuples(*[WORDS] * width), max_size=50), max_size=6))
 )
 @settings(deadline=None)
-def test_rows_are_numbered_as_a_dictionary_would(batches: list[list[tuple[int, ...]]]) -> None:
+def test_interning_numbers_rows_like_a_dict(batches: list[list[tuple[int, ...]]]) -> None:
     width = next((len(row) for batch in batches for row in batch), 0)
     interner, known = Interner(width), dict[tuple[int, ...], int]()
     for batch in batches:
@@ -25,7 +25,7 @@ def test_rows_are_numbered_as_a_dictionary_would(batches: list[list[tuple[int, .
     assert [tuple(row) for row in interner.words.tolist()] == list(known)
 
 
-def test_many_rows_find_their_place_again() -> None:
+def test_interning_the_same_rows_again_returns_the_same_numbers() -> None:
     interner = Interner(2)
     words = np.stack([np.arange(100_000) // 3, np.arange(100_000) % 7], axis=1)
     numbers = interner.intern(words)

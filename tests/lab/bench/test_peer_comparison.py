@@ -159,11 +159,11 @@ def growth_points() -> list[GrowthPoint]:
 
 @pytest.mark.xdist_group("growth")
 def test_growth_reports_time_per_row_over_the_smallest_size(growth_points: list[GrowthPoint]) -> None:
-    assert [point.size for point in growth_points if point.grows == "streams"] == [2, 3, 4, 5, 6]
+    assert [point.size for point in growth_points if point.dimension == "streams"] == [2, 3, 4, 5, 6]
     assert all(
         point.over_first == 1.0
         for point in growth_points
-        if point.size == min(p.size for p in growth_points if p.grows == point.grows)
+        if point.size == min(p.size for p in growth_points if p.dimension == point.dimension)
     )
 
 

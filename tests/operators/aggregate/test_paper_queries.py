@@ -1,4 +1,4 @@
-"""The queries of the fourth paper, as it writes them."""
+"""The queries of Tran and Lee, as the paper writes them."""
 
 from __future__ import annotations
 

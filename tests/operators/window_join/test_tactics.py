@@ -1,4 +1,4 @@
-"""The papers' algorithms: a regression test from the first paper, refused plans, and counted work."""
+"""The papers' algorithms: a regression test from Golab and Özsu, refused plans, and counted work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _build_plan(name: str) -> Plan:
 
 @pytest.mark.parametrize("name", TACTICS)
 def test_a_row_that_expired_before_the_newest_row_came_is_in_no_result(name: str) -> None:
-    #  Tables 2 and 3 of the first paper: windows of 100, the present is 210
+    #  Tables 2 and 3 of Golab and Özsu: windows of 100, the present is 210
     #  S1   90   100
     #  S2              150   180
     #  S3                          195   205        90 is out of reach of both, 100 of the second

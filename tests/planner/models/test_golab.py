@@ -1,4 +1,4 @@
-"""Comparisons of multi-way joins: the paper's figures, its formulas written out, and loops that count."""
+"""Comparisons of multi-way joins: the cost model against the paper's figures, its formulas and loops that count."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ four_streams = st.tuples(streams, streams, streams, streams).map(CommonAttribute
 
 @given(four_streams, st.sampled_from([0, 1, 7]))
 def test_the_formulas_of_appendix_a_written_out(join: CommonAttribute, tau: int) -> None:
-    """Check C and L with new rows first, and G and H with the fixed order S1, S2, S3, S4."""
+    """Check the cost with the new rows in the first loop, and with the fixed order of loops S1, S2, S3, S4.
+
+    The paper calls the first C (eager) and L (lazy), the second G (eager) and H (lazy).
+    """
     written_first, written_fixed = appendix_a(join, tau)
     intervals = Intervals(tau)
     first = lazy_nlj(join, (0, 1, 2, 3), intervals) if tau else eager_nlj(join, (0, 1, 2, 3))
@@ -185,14 +188,14 @@ def test_a_hybrid_scans_windows_without_an_index_and_one_bucket_of_the_others() 
     assert origin_comparisons(mixed, 0, (0, 2, 1)) == pytest.approx(100 + 2 * 10)
 
 
-def test_a_theta_window_passes_its_share_and_has_no_bucket_to_probe() -> None:
+def test_a_theta_predicate_keeps_its_selectivity_and_cannot_use_a_hash_index() -> None:
     theta = WindowedStream(1, 100, 50, theta=0.25)
     mixed = CommonAttribute((WindowedStream(1, 100, 50), theta, WindowedStream(1, 100, 50, buckets=10)))
     assert intermediate_rows(mixed, (0, 1)) == 100 * 100 * 0.25
     assert intermediate_rows(mixed, (0, 1, 2)) == 100 * 100 * 100 * 0.25 / 50
     assert origin_comparisons(mixed, 0, (0, 1, 2)) == pytest.approx(100 + 25 * 10)
     assert origin_comparisons(mixed, 1, (1, 2, 0)) == pytest.approx(100 + 25 * 100), (
-        "a theta row fixes no value to look up"
+        "a row joined only by a theta predicate gives no key to look up"
     )
 
 

@@ -257,10 +257,12 @@ class SavedStateParts:
 
     def save(self, state: AggregateState) -> None:
         known = {id(part.value): blob for part, blob in self._parts}
-        self._parts = [(part, known.get(id(part.value)) or part.bytes()) for part in split_into_parts(state)]
+        self._parts = [(part, known.get(id(part.value)) or part.to_bytes()) for part in split_into_parts(state)]
 
     def restore(self, config: AggregateConfig) -> AggregateState:
-        state = restore_from_parts(config, [SavedPart(part.number, part.kind, blob) for part, blob in self._parts])
+        state = restore_from_parts(
+            config, [SavedPart(part.input_number, part.kind, blob) for part, blob in self._parts]
+        )
         saved = split_into_parts(state)
         assert [part.rows for part in saved] == [part.rows for part, _ in self._parts]
         self._parts = [(part, blob) for part, (_, blob) in zip(saved, self._parts, strict=True)]

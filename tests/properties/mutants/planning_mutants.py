@@ -13,7 +13,7 @@ from watersmeet.planner import cost_of_spark, explain
 from watersmeet.runtime import planning
 from watersmeet.runtime.bucket_grid import GridStore
 from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.planning import InputRates
+from watersmeet.runtime.planning import InputVolumes
 from watersmeet.runtime.spark import execution_plan
 
 
@@ -38,14 +38,14 @@ def _looks_at_equalities_only(order: Original) -> Original:
 
 
 def _equal_rates(_: Original) -> Original:
-    return lambda bound, join, *others: InputRates((1.0,) * len(join.inputs), is_total=False)
+    return lambda bound, join, *others: InputVolumes((1.0,) * len(join.inputs), is_total=False)
 
 
 def _other_orders(cost: Original) -> Original:
     """Show the orders of another plan: every one is reversed."""
 
-    def reverse_orders(about: Any) -> dict[str, list[str]]:
-        return {origin: order[::-1] for origin, order in cost(about).items()}
+    def reverse_orders(explanation: Any) -> dict[str, list[str]]:
+        return {origin: order[::-1] for origin, order in cost(explanation).items()}
 
     return reverse_orders
 
@@ -77,8 +77,8 @@ PLANNING_MUTANTS = (
     single_patch_mutant(
         "a changed plan keeps its open parts", embedded.EmbeddedRun, "_fill_plan", lambda _: lambda run, plan: plan
     ),
-    single_patch_mutant("the grid ignores rates", execution_plan, "estimate_input_rates", _equal_rates),
-    single_patch_mutant("explain predicts the grid of equal rates", planning, "estimate_input_rates", _equal_rates),
+    single_patch_mutant("the grid ignores rates", execution_plan, "estimate_input_volumes", _equal_rates),
+    single_patch_mutant("explain predicts the grid of equal rates", planning, "estimate_input_volumes", _equal_rates),
     single_patch_mutant("copies cost nothing", cost_of_spark.Shuffle, "copies", lambda _: property(lambda shuffle: {})),
     single_patch_mutant(
         "a restart chooses a new grid", GridStore, "load", lambda _: lambda store, query, join, grouping: None

@@ -142,16 +142,16 @@ def _judged_by_the_join(explained: Original) -> Original:
     """Compare the budget with the join below the aggregation in a run, but not in explain."""
 
     def explain_join_below(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
-        about = explained(query, streams, stats, plan, budget, **knobs)
-        if "policy" not in knobs or not about.bound.is_aggregation:
-            return about
+        explanation = explained(query, streams, stats, plan, budget, **knobs)
+        if "policy" not in knobs or not explanation.bound.is_aggregation:
+            return explanation
         bound = bind(parse(query), {name: source.to_schema(name) for name, source in streams.items()})
         return explain_run(
             build_join_below(bound, build_group_outputs(bound)),
             streams,
             plan=plan,
             budget=budget,
-            wishes=knobs["policy"],
+            policy=knobs["policy"],
         )
 
     return explain_join_below

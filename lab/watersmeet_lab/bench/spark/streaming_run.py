@@ -29,7 +29,7 @@ HEAP_SHARE = 0.5
 #: Phases of a batch by metric. Reading files and packing them is one task, so they share one time.
 TASK_PHASES = {
     "scan and pack": "pack_us",
-    "ingest": "take_us",
+    "ingest": "receive_us",
     "state read": "state_read_us",
     "kernel": "join_us",
     "state write": "state_write_us",

@@ -29,8 +29,8 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
         ours[bar.figure][bar.strategy] = bar.measured_per_s
     rows = tuple(
         (f"Figure {n}", name, rate, model[n][name], ours[n][name])
-        for n, printed in PAPER_RATES.items()
-        for name, rate in printed.items()
+        for n, paper_rates in PAPER_RATES.items()
+        for name, rate in paper_rates.items()
     )
     return Exhibit(
         "Figures 5 to 7: limited resources",
@@ -56,31 +56,31 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
 
 
 def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> list[Claim]:
-    printed, limit = PAPER_RATES[number], LIMITED_RESOURCES[number]
+    paper_rates, limit = PAPER_RATES[number], LIMITED_RESOURCES[number]
     best = max(model.values())
-    winners = tuple(name for name in printed if model[name] == best)
+    winners = tuple(name for name in paper_rates if model[name] == best)
     return [
         *(
             exact_claim(
                 f"kang.figure{number}.{name}", f"rows per second with strategy {name}, {limit}", rate, model[name], 1
             )
-            for name, rate in printed.items()
+            for name, rate in paper_rates.items()
         ),
         words_claim(
-            f"kang.figure{number}.winner", f"the best strategy, {limit}", tuple(printed)[: len(winners)], winners
+            f"kang.figure{number}.winner", f"the best strategy, {limit}", tuple(paper_rates)[: len(winners)], winners
         ),
         _measured_claim(number, ours),
     ]
 
 
 def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
-    printed = PAPER_RATES[number]
-    errors = [abs(ours[name] - rate) / max(printed.values()) for name, rate in printed.items()]
+    paper_rates = PAPER_RATES[number]
+    errors = [abs(ours[name] - rate) / max(paper_rates.values()) for name, rate in paper_rates.items()]
     return shape_claim(
         f"kang.figure{number}.measured",
         f"our engine with drop boxes reaches the output rate of each strategy, {LIMITED_RESOURCES[number]}",
         "the results conformed to the analysis",
-        ", ".join(f"{name} {ours[name]:.1f}" for name in printed) + " rows per second",
+        ", ".join(f"{name} {ours[name]:.1f}" for name in paper_rates) + " rows per second",
         holds=max(errors) < 0.04,
         reason=f"off by up to {max(errors):.0%} of the best: the run is too short for the samples to average out",
     )

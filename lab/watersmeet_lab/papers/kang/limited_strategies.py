@@ -1,4 +1,4 @@
-"""Figures 5 to 7 of the third paper on real streams: the engine runs the join with each strategy's shares.
+"""Figures 5 to 7 of Kang et al. on real streams: the engine runs the join with each strategy's shares.
 
 References: Kang, Naughton, Viglas, section 5.2.
 """

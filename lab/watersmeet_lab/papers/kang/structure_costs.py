@@ -121,7 +121,7 @@ def calibrate_structures(effort: Effort) -> StructureWeights:
 
 
 @lru_cache
-def _calibrate(quick: bool) -> StructureWeights:  # the cache key
+def _calibrate(quick: bool) -> StructureWeights:  # `quick` is the cache key
     repeats = 2 if quick else 4
     found = {}
     for kind in structures.INDEXES:
@@ -155,7 +155,10 @@ def estimate_pair_cost(pair: str, streams: TwoStreams, weights: StructureWeights
 def estimate_pair_costs(
     pairs: tuple[str, ...], rates: tuple[float, ...], rows: float, weights: StructureWeights
 ) -> FigureLines:
-    """Estimate every pair over the share of A in a thousand arrivals per second."""
+    """Estimate the cost of every pair of structures for each rate of A.
+
+    A and B together have 1,000 arrivals per second.
+    """
     points = {
         a: {pair: estimate_pair_cost(pair, TwoStreams(rows, rows, a, 1000 - a), weights) for pair in pairs}
         for a in rates

@@ -58,11 +58,11 @@ class SavedScope(Enum):
 class AggregatePart:
     """A pane, or the rest. The rest is rebuilt each time, so no two of them are the same object."""
 
-    number: int
+    input_number: int
     kind: str
     value: Any
     rows: int
-    bytes: Callable[[], bytes]
+    to_bytes: Callable[[], bytes]
 
 
 def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -> bytes:
@@ -112,7 +112,7 @@ def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> A
         raise InternalError("the parts of an aggregation are in the wrong order")
     state = deserialize_state(config, bytes(rest.blob))
     for number, input_state in enumerate(state.inputs):
-        blobs = [each.blob for each in panes if each.number == number]
+        blobs = [each.blob for each in panes if each.input_number == number]
         if input_state.counter is None and blobs:
             saved_rows = [deserialize_rows(input_state.rows, blob) for blob in blobs]
             live = [_drop_expired_rows(config, number, each, state.evaluated_us) for each in saved_rows]

@@ -1,7 +1,7 @@
 """Serialization of the state of a window join: as parts that are saved one by one, or as one blob.
 
 A part is a pane, the waiting rows or the row counter of one input. Panes are immutable, so a part that a batch did not
-change is the same object afterwards. A host that saves parts by identity never writes a window twice.
+change is the same object afterwards. A host that compares parts by identity never writes an unchanged part again.
 
 A blob is a checksummed JSON header followed by Arrow IPC streams. There are no pickles: a blob is data, never code.
 """
@@ -34,9 +34,9 @@ _COUNTER_ARRAYS = ("oldest", "newest", "held", "node_seq", "node_next")
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One value of the state of an input, as it is in memory."""
+    """A part of the state of an input, in memory."""
 
-    number: int
+    input_number: int
     kind: str
     value: Pane | pa.Table | RowCounter
 
@@ -44,7 +44,7 @@ class WindowPart:
     def rows(self) -> int:
         return 0 if isinstance(self.value, RowCounter) else len(self.value)
 
-    def bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the serialized value."""
         if isinstance(self.value, Pane):
             return to_ipc_bytes(_drop_duplicate_columns(pane_to_table(self.value)))
@@ -55,9 +55,9 @@ class WindowPart:
 
 @dataclass(frozen=True, slots=True)
 class SavedPart:
-    """One serialized value of the state of an input."""
+    """A part of the state of an input, serialized."""
 
-    number: int
+    input_number: int
     kind: str
     blob: bytes | pa.Buffer
 
@@ -79,21 +79,24 @@ def restore_state(config: JoinConfig, saved: Sequence[SavedPart]) -> JoinState:
     """Invert `list_state_parts`; the parts of an input must come in the same order."""
     return JoinState(
         tuple(
-            _restore_window(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs))
+            _restore_window(config, i, [part for part in saved if part.input_number == i])
+            for i in range(len(config.inputs))
         )
     )
 
 
-def _restore_window(config: JoinConfig, number: int, saved: list[SavedPart]) -> WindowState:
+def _restore_window(config: JoinConfig, input_number: int, saved: list[SavedPart]) -> WindowState:
     panes = tuple(
         pane_from_table(_restore_duplicate_columns(_read_table(part.blob))) for part in saved if part.kind == PANE
     )
     waiting = [_read_table(part.blob) for part in saved if part.kind == WAITING]
     counters = [
-        counter_from_dict(config.inputs[number], json.loads(bytes(part.blob))) for part in saved if part.kind == COUNTER
+        counter_from_dict(config.inputs[input_number], json.loads(bytes(part.blob)))
+        for part in saved
+        if part.kind == COUNTER
     ]
     if len(waiting) > 1 or len(counters) > 1:
-        raise InternalError("an input has one table of waiting rows and one counter at most")
+        raise InternalError("an input has at most one table of waiting rows and at most one counter")
     return WindowState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
 
 
@@ -208,7 +211,10 @@ def _unpack_window(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.
 
 
 def pane_to_table(pane: Pane) -> pa.Table:
-    """Return a pane as a table; the first letter of a column name tells its role."""
+    """Return a pane as a table. The first letter of a column name is its role.
+
+    `t` time, `e` end of validity, `s` sequence number, `c` payload column, `k` key, `h` key code (hash).
+    """
     columns: dict[str, pa.Array[Any]] = {"t": pa.array(pane.times)}
     if pane.ends is not None:
         columns["e"] = pa.array(pane.ends)

@@ -30,7 +30,7 @@ class Structure:
 
     @property
     def weights(self) -> StructureWeights:
-        """The weights P and I of the third paper's model."""
+        """The weights P and I of the model of Kang et al."""
         return StructureWeights(self.compare_s, self.update_s)
 
 

@@ -1,7 +1,7 @@
-"""Adaptive re-optimization: what is measured while a query runs, when to plan again, and what was decided.
+"""Adaptive re-optimization: measurements of a running query, reasons to plan again, and decisions.
 
-An evaluation is due at a batch boundary once enough rows have arrived. It compares the rate of every stream, and the
-work of the join per row, with their values when the running plan was last checked. It plans again only if a value has
+The plan is reviewed at a batch boundary once enough rows have arrived. A review compares the rate of every stream, and
+the work of the join per row, with their values at the last review that planned. It plans again only if a value has
 changed past a threshold and by more than chance explains. It switches only to a plan that is predicted to be clearly
 cheaper. Both rules keep a steady stream from switching back and forth.
 
@@ -42,15 +42,15 @@ from watersmeet.runtime.planning import (
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.units import format_cores, format_count, format_rate
 
-#: Rows of one evaluation.
-EVALUATION_ROWS = 1_000
-#: A rate, or the work per row, has changed when it grew or shrank by at least this factor,
+#: The plan is reviewed once at least this many rows have arrived since the last review.
+REVIEW_ROWS = 1_000
+#: Factor by which a rate or the work per row must grow or shrink to count as changed.
 RATE_CHANGE_FACTOR = 2.0
-#: and when it is at least this many standard deviations from the count that the old rate predicts.
+#: The rows of a stream must also differ by this many standard deviations from the number that its old rate predicts.
 MIN_SIGMAS = 6.0
-#: Another plan takes over when it is predicted to save at least this share of the running plan's CPU time.
+#: A run switches to another plan if that is predicted to save at least this share of the running plan's CPU time.
 MIN_GAIN_SHARE = 0.1
-#: Fewer rows are shed again once the load has fallen below this share of the budget.
+#: Shedding is reduced once the load falls below this share of the budget.
 RESTORE_LOAD = 0.8
 
 Int64s = NDArray[np.int64]
@@ -62,7 +62,7 @@ class StartingPlan:
 
     plan: Plan
     budget: Budget = Budget()  # noqa: RUF009  # frozen
-    wishes: SheddingPolicy | None = None
+    policy: SheddingPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Measurements of one evaluation.
+    """Measurements of one review.
 
-    They are rows per second of event time by stream, and rows probed and matched per input row.
+    `rows_per_s` counts rows per second of event time, by stream. `work_per_row` counts rows probed and matched per
+    input row.
     """
 
     rows_per_s: Mapping[str, float]
@@ -120,7 +121,7 @@ class Signals:
 
 
 def has_rate_changed(rows: float, expected: float) -> bool:
-    """Return whether this number of rows, against the expected number, means another rate and not chance.
+    """Return whether the number of rows differs from the expected number by more than chance explains.
 
     >>> has_rate_changed(5, 2), has_rate_changed(5_000, 2_000), has_rate_changed(2_500, 2_000)
     (False, True, False)
@@ -132,7 +133,7 @@ def has_rate_changed(rows: float, expected: float) -> bool:
 
 @dataclass
 class ArrivalTotals:
-    """Rows and batches since the last evaluation, and the work of joining them."""
+    """Rows and batches since the last review, and the work of joining them."""
 
     rows: dict[str, int] = field(default_factory=dict)
     batches: int = 0
@@ -157,13 +158,13 @@ class AdaptivePlanner:
     plan: Plan
     planned_rows: int
     budget: Budget = field(default_factory=Budget)
-    wishes: SheddingPolicy | None = None  # None: rows are never shed
+    policy: SheddingPolicy | None = None  # None: rows are never shed
     decisions: list[Decision] = field(default_factory=list)
     _batch: int = 0
     _seen_rows: int = 0
     _clock_us: int | None = None
-    _since: ArrivalTotals = field(default_factory=ArrivalTotals)
-    _known: Signals | None = None
+    _totals: ArrivalTotals = field(default_factory=ArrivalTotals)
+    _baseline: Signals | None = None
     _recent: dict[str, pa.Table] = field(default_factory=dict)
 
     def observe_batch(self, tables: Mapping[str, pa.Table], times: Mapping[str, Int64s]) -> Plan | None:
@@ -173,35 +174,34 @@ class AdaptivePlanner:
         signals = self._measure_signals(times)
         if signals is None or len(self.bound.sources) == 1:
             return None
-        known = self._known or signals
-        reason = self._find_reason(signals, known)
+        baseline = self._baseline or signals
+        reason = self._find_reason(signals, baseline)
         if not reason:
-            self._known = known if known.work_per_row else replace(known, work_per_row=signals.work_per_row)
+            self._baseline = baseline if baseline.work_per_row else replace(baseline, work_per_row=signals.work_per_row)
             return None
         decision = self._make_decision(reason, signals)
         self.decisions.append(decision)
         self.planned_rows, self.plan = self._seen_rows, decision.plan
-        self._known = (
-            replace(signals, work_per_row=0.0) if decision.changed else signals
-        )  # the work per row depends on the plan
+        # The work per row depends on the plan, so a new plan has no baseline for it yet.
+        self._baseline = replace(signals, work_per_row=0.0) if decision.changed else signals
         return decision.plan if decision.changed else None
 
     def record_work(self, rows: int, tally: WorkCounters) -> None:
         """Record the work of joining a batch of this many rows."""
-        self._since.joined += rows
-        self._since.work += int(tally.probes.sum() + tally.touched.sum())
+        self._totals.joined += rows
+        self._totals.work += int(tally.probes.sum() + tally.touched.sum())
 
     def _count_rows(self, tables: Mapping[str, pa.Table]) -> None:
-        self._since.batches += any(table.num_rows for table in tables.values())
+        self._totals.batches += any(table.num_rows for table in tables.values())
         for name, table in tables.items():
             self._seen_rows += table.num_rows
-            self._since.rows[name] = self._since.rows.get(name, 0) + table.num_rows
+            self._totals.rows[name] = self._totals.rows.get(name, 0) + table.num_rows
             before = self._recent.get(name)
             both = table if before is None or table.num_rows >= MAX_COUNTED_ROWS else pa.concat_tables([before, table])
             self._recent[name] = both.slice(max(0, both.num_rows - MAX_COUNTED_ROWS))
 
     def _measure_signals(self, times: Mapping[str, Int64s]) -> Signals | None:
-        """Return the measurements since the last evaluation, if there are enough rows; else None.
+        """Return the measurements since the last review, if there are enough rows; else None.
 
         The clock is the largest event time seen.
         """
@@ -211,22 +211,22 @@ class AdaptivePlanner:
         latest_us = max(int(each.max()) for each in seen)
         if self._clock_us is None:
             self._clock_us = min(int(each.min()) for each in seen)
-        if sum(self._since.rows.values()) < EVALUATION_ROWS or latest_us <= self._clock_us:
+        if sum(self._totals.rows.values()) < REVIEW_ROWS or latest_us <= self._clock_us:
             return None
         names = list(dict.fromkeys(each.schema.name for each in self.bound.sources if each.is_stream))
-        signals = self._since.signals(names, (latest_us - self._clock_us) / 1e6)
-        self._clock_us, self._since = latest_us, ArrivalTotals()
+        signals = self._totals.signals(names, (latest_us - self._clock_us) / 1e6)
+        self._clock_us, self._totals = latest_us, ArrivalTotals()
         return signals
 
-    def _find_reason(self, signals: Signals, known: Signals) -> str:
+    def _find_reason(self, signals: Signals, baseline: Signals) -> str:
         """Return the reason to plan again; empty if there is none."""
         if self._seen_rows >= max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * self.planned_rows):
             return f"{self._seen_rows:,} rows arrived, {self.planned_rows:,} were known when the plan was chosen"
-        return "; ".join(signals.describe_changes(known))
+        return "; ".join(signals.describe_changes(baseline))
 
     def _make_decision(self, reason: str, signals: Signals) -> Decision:
-        about = self._explain_recent_rows(signals)
-        running, best = self._cost_running_plan(about), _pick_target_plan(about)
+        explanation = self._explain_recent_rows(signals)
+        running, best = self._cost_running_plan(explanation), _pick_target_plan(explanation)
         changed = best.plan != self.plan and self._is_switch_worthwhile(running.cost, best.cost)
         return Decision(
             self._batch,
@@ -237,14 +237,18 @@ class AdaptivePlanner:
             best.cost.cpu_per_s,
         )
 
-    def _cost_running_plan(self, about: Explanation) -> CostedPlan:
+    def _cost_running_plan(self, explanation: Explanation) -> CostedPlan:
         """Return the running plan with its current cost.
 
         For an aggregation, every placement of early aggregation is costed anyway.
         """
         if self.bound.is_aggregation:
-            return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
-        now = CostingContext(about.config, about.workload, about.profile, self.budget)
+            return next(
+                each
+                for each in (explanation.chosen, *explanation.others)
+                if set(each.plan.early) == set(self.plan.early)
+            )
+        now = CostingContext(explanation.config, explanation.workload, explanation.profile, self.budget)
         return now.cost_pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
     def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
@@ -253,7 +257,7 @@ class AdaptivePlanner:
         The running plan no longer keeps up, sheds more than necessary, or is clearly slower than the best plan.
         """
         load = self.budget.load(running)
-        if self.wishes is not None and (load > 1 or (self.plan.drop and load < RESTORE_LOAD)):
+        if self.policy is not None and (load > 1 or (self.plan.drop and load < RESTORE_LOAD)):
             return True
         return not self.plan.drop and best.cpu_per_s < (1 - MIN_GAIN_SHARE) * running.cpu_per_s
 
@@ -268,17 +272,17 @@ class AdaptivePlanner:
             sample,
             {},
             budget=self.budget,
-            arriving=ArrivalPattern(signals.batch_s),
+            arrivals=ArrivalPattern(signals.batch_s),
             rates=rates,
-            wishes=self.wishes,
+            policy=self.policy,
         )
 
 
-def _pick_target_plan(about: Explanation) -> CostedPlan:
+def _pick_target_plan(explanation: Explanation) -> CostedPlan:
     """Return the approximate plan if nothing keeps up and rows may be shed; else the cheapest plan."""
-    if about.remedies is not None and about.remedies.approximation is not None:
-        return about.remedies.approximation.costed
-    return about.chosen
+    if explanation.remedies is not None and explanation.remedies.approximation is not None:
+        return explanation.remedies.approximation.costed
+    return explanation.chosen
 
 
 def _ratio(one: float, other: float) -> float:

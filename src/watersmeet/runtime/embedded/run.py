@@ -287,7 +287,7 @@ def start_run(
     sample, known = read_planning_input(bound, sources, stats)
     if plan is None:
         start = starting_plan or StartingPlan(choose_plan(bound, sample, known))
-        plan, planner = start.plan, AdaptivePlanner(bound, sources, start.plan, sample.rows, start.budget, start.wishes)
+        plan, planner = start.plan, AdaptivePlanner(bound, sources, start.plan, sample.rows, start.budget, start.policy)
     config = compile_join_config(bound, choose_plan(bound, sample, known, plan))
     state = empty_state(config)
     for join_input in config.inputs:

@@ -55,7 +55,7 @@ class ShedAggregationRun(EmbeddedRun):
 
     def restore_state(self, blob: bytes) -> None:
         if len(blob) < _STATE_HEADER.size:
-            raise InputError("the saved state is not of a shedding aggregation")
+            raise InputError("this saved state does not belong to an aggregation that sheds rows")
         self.largest_us, join_bytes = _STATE_HEADER.unpack_from(blob)
         estimates_at = _STATE_HEADER.size + join_bytes
         super().restore_state(blob[_STATE_HEADER.size : estimates_at])
@@ -71,7 +71,8 @@ class ShedAggregationRun(EmbeddedRun):
         super().replan(plan)
 
     def _fill_plan(self, plan: Plan) -> Plan:
-        return plan  # the join has columns that the sources lack, so their rows cannot plan it
+        # The join reads hidden columns that the sources lack, so it cannot be planned from a sample of their rows.
+        return plan
 
     def _shed_rows(self, name: str, input_batch: InputBatch) -> InputBatch:
         return add_hidden_columns(super()._shed_rows(name, input_batch))
@@ -95,19 +96,24 @@ class ShedAggregationRun(EmbeddedRun):
 
 
 def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
-    """Return what is estimated, and from which join; refuse plans without estimates."""
+    """Return the configuration of the estimates. Refuse a plan whose aggregates cannot be estimated."""
     if plan.early:
         raise PlanError(
-            "a plan that sheds rows cannot aggregate early: estimates need single rows", hint="leave early out"
+            "a plan that sheds rows cannot aggregate early: estimates need single rows",
+            hint='remove "early" from the plan',
         )
     return build_shed_config(bound, compute_keep_shares(bound, plan))
 
 
 def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregationRun:
-    """Start a run of an aggregation query with a plan that sheds rows; refuse queries without estimates."""
+    """Start a run of an aggregation query with a plan that sheds rows.
+
+    Refuse a query whose aggregates cannot be estimated.
+    """
     if every_row:
         raise InputError(
-            "an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing"
+            "an aggregation that sheds rows is not evaluated at every row",
+            hint='omit "evaluate", or use a plan that sheds nothing',
         )
     shed = build_estimation_config(bound, plan)
     config = compile_join_config(shed.bound, plan)

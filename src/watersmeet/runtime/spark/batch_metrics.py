@@ -21,7 +21,7 @@ _PER_BUCKET = (
     "state_rows",
     "state_bytes",
     "pack_us",
-    "take_us",
+    "receive_us",
     "state_read_us",
     "join_us",
     "state_write_us",
@@ -42,8 +42,11 @@ class SparkBatchMetrics:
     Streams are keyed by name, pairs by (origin, target) alias. `watermark_us` is the watermark at the start of the next
     batch, `newest_us` the largest event time so far. `arrived` are all rows of a stream; of these, `late` rows came too
     late to be joined and `shed` rows were dropped on purpose. `shuffled` are the rows that buckets received, by alias,
-    copies included. `spent_us` is the CPU time of the join's operators under the names of the cost model; it is a part
-    of `join_us`.
+    copies included.
+
+    `pack_us` is the time of the packing tasks. In the buckets, `receive_us` is the time to read the shuffled packets,
+    `state_read_us` and `state_write_us` the time to load and to save the state, `join_us` the time of the join.
+    `spent_us` is the CPU time of the join's operators under the names of the cost model; it is a part of `join_us`.
     """
 
     batch: int
@@ -53,7 +56,7 @@ class SparkBatchMetrics:
     watermark_us: int
     newest_us: int
     pack_us: int
-    take_us: int
+    receive_us: int
     state_read_us: int
     join_us: int
     state_write_us: int

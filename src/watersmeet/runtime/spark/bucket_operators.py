@@ -31,10 +31,10 @@ from watersmeet.runtime.spark.packets import decode_table
 
 
 class StatePart(Protocol):
-    """A part of the state of input `number`. The part has changed just when `value` is another object."""
+    """A part of the state of an input. A batch has changed it if and only if `value` is another object."""
 
     @property
-    def number(self) -> int: ...
+    def input_number(self) -> int: ...
 
     @property
     def kind(self) -> str: ...
@@ -45,7 +45,7 @@ class StatePart(Protocol):
     @property
     def rows(self) -> int: ...
 
-    def bytes(self) -> bytes: ...
+    def to_bytes(self) -> bytes: ...
 
 
 class StepCounters(Protocol):

@@ -1,8 +1,8 @@
 """Calibration of Spark's overhead: run short streaming queries and measure the CPU time of all their processes.
 
 A query runs over a few batches and over more of them. The difference is the cost of the additional batches, without
-start and stop. The same batches joined in this process account for one part of it, and the workers' clocks for packing
-and state. Least squares split the rest over input rows, output rows and micro-batches.
+start and stop. From it we subtract the join, measured on the same batches in this process, and packing and state, which
+the workers time themselves. Least squares split the rest over input rows, output rows and micro-batches.
 
 References: Kang, Naughton, Viglas, section 4.2, whose loads likewise differ in one thing at a time.
 """
@@ -50,9 +50,9 @@ class SparkLoad:
         return f"SELECT a.k, a.id AS a_id, b.id AS b_id FROM a {window}, b {window} WHERE a.k = b.k"
 
     def table(self, number: int, batch: int) -> pa.Table:
-        """Return one row per microsecond. Times start one second after the epoch: Spark drops rows at it as late."""
+        """Return one row per microsecond."""
         rng = np.random.default_rng([self.rows, self.matches, number, batch])
-        times = pa.array(1_000_000 + batch * self.rows + np.arange(self.rows)).cast(pa.timestamp("us", "UTC"))
+        times = pa.array(batch * self.rows + np.arange(self.rows)).cast(pa.timestamp("us", "UTC"))
         distinct = max(1, 2 * self.rows // max(1, self.matches))
         keys = rng.integers(0, distinct, self.rows) + (0 if self.matches else number * distinct)
         return pa.table({"ts": times, "k": pa.array(keys), "id": pa.array(np.arange(self.rows))})
@@ -77,19 +77,23 @@ class RunCost:
         return RunCost(*(getattr(self, name) - getattr(other, name) for name in RunCost.__slots__))
 
 
-def calibrate_spark(say: Callable[[str], None], *, quick: bool, spark: SparkSession | None = None) -> SparkCosts:
+def calibrate_spark(report: Callable[[str], None], *, quick: bool, spark: SparkSession | None = None) -> SparkCosts:
     """Measure the costs of Spark on this machine, in CPU seconds."""
-    running = spark or session()
+    spark_session = spark or session()
     loads = (
         [SparkLoad(1_000, 1), SparkLoad(50_000, 0), SparkLoad(50_000, 4)]
         if quick
         else [SparkLoad(1_000, 1), SparkLoad(200_000, 0), SparkLoad(200_000, 1), SparkLoad(200_000, 8)]
     )
-    _measure_run(running, loads[0], SHORT_RUN_BATCHES)  # warm up: start all processes before the first measurement
+    _measure_run(
+        spark_session, loads[0], SHORT_RUN_BATCHES
+    )  # warm up: start all processes before the first measurement
     points = []
     for load in loads:
-        say(f"Spark: batches of {2 * load.rows:,} rows, {load.matches} matches per row")
-        points.append(_measure_run(running, load, LONG_RUN_BATCHES) - _measure_run(running, load, SHORT_RUN_BATCHES))
+        report(f"Spark: batches of {2 * load.rows:,} rows, {load.matches} matches per row")
+        points.append(
+            _measure_run(spark_session, load, LONG_RUN_BATCHES) - _measure_run(spark_session, load, SHORT_RUN_BATCHES)
+        )
     return fit_costs(points)
 
 

@@ -36,12 +36,12 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True)
 class Emission(ABC):
-    """Columns that a bucket emits: those that carry results, and `metrics`, which one row fills.
+    """Columns that a bucket emits: those that carry results, and `metrics`, which only one row fills.
 
-    `names` are the metrics, in order.
+    `metric_names` are the names of the numbers in that row, in order.
     """
 
-    names: tuple[str, ...]
+    metric_names: tuple[str, ...]
 
     @property
     def schema(self) -> pa.Schema:
@@ -62,7 +62,7 @@ class Emission(ABC):
                 yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
 
     def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
-        numbers = pa.array([[metrics.get(name) for name in self.names]], _list_of(pa.int64()))
+        numbers = pa.array([[metrics.get(name) for name in self.metric_names]], _list_of(pa.int64()))
         return pa.RecordBatch.from_arrays(
             [*(pa.nulls(1, field.type) for field in self._result_fields), numbers], schema=self.schema
         )
@@ -105,7 +105,7 @@ class BatchedRows(Emission):
 
 @dataclass(frozen=True)
 class PartialGroups(Emission):
-    """Partial groups as blobs, each with its bucket in the second step and its round in a finite input.
+    """Partial groups as blobs, each with its bucket in the second step and, if the input is finite, its round.
 
     `labels` are the buckets of the second step. The first `keys` columns, the group keys, decide the bucket.
     """

@@ -68,7 +68,7 @@ def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer
             for each in list_batches(query):
                 if each.batch > seen:
                     seen, rows_out = each.batch, rows_out + each.results
-                    observe(to_batch_figures(each, plan or Plan()))
+                    observe(to_batch_metrics(each, plan or Plan()))
             if ended or stop.is_set():
                 break
             stop.wait(POLL_S)
@@ -80,7 +80,7 @@ def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer
     return rows_out
 
 
-def to_batch_figures(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
+def to_batch_metrics(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
     """Convert the metrics of a micro-batch to the form that all live views read.
 
     Times of operators are sums over all tasks.
@@ -103,9 +103,11 @@ def to_batch_figures(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
 
 
 def _operators_s(batch: SparkBatchMetrics) -> dict[str, float]:
-    """Return seconds by operator, under the cost model's names. `batches` is the rest of the join's time.
+    """Return seconds by operator, under the cost model's names.
 
-    Tasks run in parallel, so Spark itself takes at least the share of the trigger that is reported here.
+    `batches` is the fixed cost per batch: the join's time that no other operator accounts for. `spark: micro-batches`
+    is the trigger time minus the summed task times. Tasks run in parallel, so this is a lower bound on Spark's own
+    overhead.
     """
     spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
     # The time of all probes already includes the times by origin.
@@ -113,7 +115,7 @@ def _operators_s(batch: SparkBatchMetrics) -> dict[str, float]:
     overhead = {
         "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
         "spark: pack": batch.pack_us / 1e6,
-        "spark: shuffle": batch.take_us / 1e6,
+        "spark: shuffle": batch.receive_us / 1e6,
         "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
     }
     of_tasks = sum(overhead.values()) + sum(spent.values()) - by_origin

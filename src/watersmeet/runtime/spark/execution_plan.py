@@ -25,7 +25,7 @@ from watersmeet.operators.window_join.tactics.registry import compile_join_confi
 from watersmeet.runtime.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
 from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
 from watersmeet.runtime.embedded.shed_aggregation import build_estimation_config
-from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_rates, read_planning_input
+from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_volumes, read_planning_input
 from watersmeet.runtime.spark.bucket import Bucket, Merger
 from watersmeet.runtime.spark.bucket_operators import (
     AggregateBucketOperator,
@@ -180,13 +180,13 @@ def _load_or_choose_grid(
         stored = checkpoint.load(str(bound.query), join, grouping)
         if stored is not None and stored.cells == choose_grid(join, buckets, grouping=grouping).cells:
             return stored
-    hand, known = read_planning_input(bound, sources, stats)
+    sample, declared = read_planning_input(bound, sources, stats)
     if streaming and (checkpoint is None or is_started):
-        hand = EMPTY_SAMPLE
-    rates = (
-        estimate_input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
-    )
-    grid = choose_grid(join, buckets, rates, grouping)
+        sample = EMPTY_SAMPLE
+    volumes = None
+    if declared or not streaming or sample.tables:
+        volumes = estimate_input_volumes(bound, join, sources, sample, declared).rows
+    grid = choose_grid(join, buckets, volumes, grouping)
     if checkpoint is not None and streaming and not is_started:
         checkpoint.save(str(bound.query), grid)
     return grid

@@ -70,9 +70,9 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     check_session(spark, streaming=streaming)
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
-    grid = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
+    grid_store = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
     execution_plan = build_execution_plan(
-        bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid
+        bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid_store
     )
     packed = _pack_streams(spark, sources, execution_plan, streaming=streaming)
     emission = _choose_emission(execution_plan)

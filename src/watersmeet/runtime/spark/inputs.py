@@ -4,10 +4,11 @@
 - Files are read by that Python step, straight into Arrow. Spark lists them, tracks the processed ones and passes paths.
 - Tables of this process are packed on the driver.
 
-**Finite sources in a streaming query.** Spark does not union a finite DataFrame with a streaming one. A data source of
-ours emits round numbers, and a step after it replaces each number by the packets of that round. The packets are part of
-the query's plan, so Spark frees them with the query. A data source that held them would stay registered until the
-session ends. An offset is the number of rounds read, so a restart continues after the last one.
+**Finite sources in a streaming query.** Spark does not union a finite DataFrame with a streaming one. A round is one
+batch of a finite source. Our data source emits the numbers of the rounds (0, 1, 2, …), and the step after it replaces
+each number by the packets of that round. The packets are part of the query's plan, so Spark frees them with the query.
+A data source that held them would stay registered until the session ends. An offset is the number of rounds read, so a
+restart continues after the last one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, decode_table, encode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_predicate
-from watersmeet.runtime.spark.session import mark_done
+from watersmeet.runtime.spark.session import is_first_time
 from watersmeet.runtime.spark.state_store import forget_ended_runs
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
@@ -112,7 +113,7 @@ def _pack_batches(
 def _cast_to_declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
     """Cast the table to the types the query was bound against.
 
-    Flags come after its columns. No column of a frame has their names.
+    The flags are the last columns. Their names start with NUL, so that no column of the frame has the same name.
     """
     table = table.rename_columns([*declared.names, *flags])
     for number, field in enumerate(declared):
@@ -175,7 +176,7 @@ def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
     rounds = packets.column("round")
     last = max(cast("list[int]", rounds.to_pylist()), default=-1)
     blobs = [encode_table(packets.filter(pa.compute.equal(rounds, pa.scalar(number)))) for number in range(last + 1)]
-    if mark_done(spark, "register rounds"):
+    if is_first_time(spark, "register rounds"):
         spark.dataSource.register(RoundNumbers)
     numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()
     return numbers.mapInArrow(partial(_emit_round_packets, blobs), PACKED_DDL)

@@ -46,6 +46,7 @@ def _downcast(field: pa.Field[Any], values: pa.Array[Any]) -> tuple[pa.Field[Any
 
 def _restore(pieces: list[tuple[pa.Field[Any], pa.Array[Any]]], kind: pa.DataType) -> pa.Array[Any]:
     if not _is_int64_or_timestamp(kind) or any(values.null_count for _, values in pieces):
+        # A piece with nulls is never downcast, so downcast and plain pieces may be mixed: restore each piece alone.
         return pa.concat_arrays(
             [_restore([piece], kind) if _is_downcast(piece[0], kind) else piece[1] for piece in pieces]
         )

@@ -179,7 +179,7 @@ class LoadController:
             no_sample,
             self.stats,
             plan=replace(self.plan, drop=()),
-            arriving=ArrivalPattern(self.trigger_s),
+            arrivals=ArrivalPattern(self.trigger_s),
             rates=rates,
         )
         return PlanBatchModel(

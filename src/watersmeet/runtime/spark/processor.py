@@ -68,7 +68,7 @@ class BucketProcessor(StatefulProcessor):
         packets = [
             Packet(label, *values) for frame in frames for values in frame[_PACKET_COLUMNS].itertuples(index=False)
         ]
-        taken = time.perf_counter_ns()
+        received = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
         state, metrics = yield from self._emission.emit(self._bucket.advance(label, before.state, packets, last=False))
@@ -80,8 +80,8 @@ class BucketProcessor(StatefulProcessor):
             "state_bytes": after.size,
             "watermark_us": state.watermark.value_us,
             "newest_us": max(state.watermark.newest_us.values(), default=-FOREVER_US),
-            "take_us": (taken - start) // 1000,
-            "state_read_us": (loaded - taken) // 1000,
+            "receive_us": (received - start) // 1000,
+            "state_read_us": (loaded - received) // 1000,
             "state_write_us": (saved - joined) // 1000,
         }
         yield self._emission.metrics_row(metrics)

@@ -263,8 +263,8 @@ def application_id(spark: SparkSession) -> str:
 _done: set[tuple[str, str, str]] = set()
 
 
-def mark_done(spark: SparkSession, what: str) -> bool:
-    """Mark an action as done in the session; return whether this was the first time."""
+def is_first_time(spark: SparkSession, what: str) -> bool:
+    """Return whether this is the first call for `what` in the session."""
     application = application_id(spark)
     key = application, spark._jsparkSession.sessionUUID(), what
     _done.difference_update({done for done in _done if done[0] != application})

@@ -68,7 +68,7 @@ class StateEntry:
 
     place: int
     name: str
-    number: int
+    input_number: int
     kind: str
     rows: int
     size: int
@@ -158,8 +158,8 @@ class StateStore:
         for part in parts:
             known = before.entries.get(id(part.value))
             if known is None:
-                blob = part.bytes()
-                known = StateEntry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
+                blob = part.to_bytes()
+                known = StateEntry(place, uuid.uuid4().hex, part.input_number, part.kind, part.rows, len(blob))
                 self.entries.updateValue((place,), (blob,))
                 cache.put(known.name, blob)
                 place += 1
@@ -174,7 +174,7 @@ class StateStore:
 
     def _read(self, header: dict[str, Any]) -> CachedState:
         listed, cache = [StateEntry(*values) for values in header["entries"]], self._open_cache()
-        saved = [SavedPart(entry.number, entry.kind, self._blob(entry, cache)) for entry in listed]
+        saved = [SavedPart(entry.input_number, entry.kind, self._blob(entry, cache)) for entry in listed]
         state = BucketState(self.bucket.operator.restore(saved), _restore_watermark(self.bucket, header["watermark"]))
         parts = self.bucket.operator.parts(state.inner)
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
@@ -208,7 +208,7 @@ class StateStore:
                 "began_us": watermark.began_us,
                 "value_us": watermark.value_us,
             },
-            "entries": [[e.place, e.name, e.number, e.kind, e.rows, e.size] for e in ordered],
+            "entries": [[e.place, e.name, e.input_number, e.kind, e.rows, e.size] for e in ordered],
         }
 
     def _cache_decoded(self, label: int, after: CachedState) -> None:

@@ -103,10 +103,10 @@ class LiveRuns:
     runs: frozenset[str] = frozenset()
     at_s: float = 0.0
 
-    def is_ended(self, run: str, used_s: float, now_s: float) -> bool:
+    def is_removable(self, run: str, used_s: float, now_s: float) -> bool:
         """Return whether a run that was last used at `used_s` has ended, or has not been used for a long time.
 
-        A run that is not among the active ones may also have started later; then it was used later.
+        A run missing from `runs` may have started after `at_s`. Then its last use is after `at_s` too, and it is kept.
         """
         return used_s < now_s - UNUSED_S or (run not in self.runs and used_s < self.at_s - CLOCK_SKEW_S)
 
@@ -115,9 +115,9 @@ NO_LIVE_RUNS = LiveRuns()
 
 
 def remove_ended_caches(local: Path, live: LiveRuns, current: str, now_s: float) -> None:
-    """Remove the caches of all ended runs. `current` is the run of the calling task."""
+    """Remove the caches of all runs that are removable, except `current`, the run of the calling task."""
     for run in cached_runs(local):
-        if run != current and live.is_ended(run, _last_used_s(run_directory(local, run)), now_s):
+        if run != current and live.is_removable(run, _last_used_s(run_directory(local, run)), now_s):
             remove_run(local, run)
 
 

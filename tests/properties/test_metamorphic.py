@@ -1,4 +1,4 @@
-"""Relations between runs of the engine, without the oracle.
+"""Metamorphic relations between runs of the engine, without the oracle.
 
 They cover splits, arrival orders, shifted times, renamed keys and larger windows. Hypothesis draws the seeds; our own
 shrinker, which knows the structure of a case, makes a failing case small.
@@ -39,8 +39,8 @@ EXAMPLES = settings(
 
 seeds = st.integers(0, 2**32 - 1)
 
-#: Rows of another way to run the case, or None if there is no such way.
-Other = Callable[[Random, QueryCase], Rows | None]
+#: Runs the case in another way and returns its rows, or None if that way does not apply.
+AlternativeRun = Callable[[Random, QueryCase], Rows | None]
 
 
 @EXAMPLES
@@ -61,7 +61,7 @@ def test_any_order_within_the_lateness_gives_the_rows_of_one_batch(seed: int) ->
 
 @EXAMPLES
 @given(seeds)
-def test_shifting_all_times_shifts_the_result_only(seed: int) -> None:
+def test_shifting_all_times_keeps_the_same_matches(seed: int) -> None:
     check_equal(
         seed,
         select_only_ids(drop_calendar_predicates(generate_case(seed))),
@@ -71,7 +71,7 @@ def test_shifting_all_times_shifts_the_result_only(seed: int) -> None:
 
 @EXAMPLES
 @given(seeds)
-def test_renaming_keys_by_a_bijection_renames_the_result_only(seed: int) -> None:
+def test_renaming_keys_by_a_bijection_keeps_the_same_matches(seed: int) -> None:
     check_equal(
         seed, select_only_ids(put_ids_first(generate_case(seed))), lambda rng, case: _rows(rename_keys(rng, case))
     )
@@ -88,15 +88,15 @@ def test_a_larger_window_gives_a_superset(seed: int) -> None:
     assert_same(case, rows & larger, rows)
 
 
-def check_equal(seed: int, case: QueryCase, other: Other) -> None:
-    found = other(Random(seed), case)
+def check_equal(seed: int, case: QueryCase, run_otherwise: AlternativeRun) -> None:
+    found = run_otherwise(Random(seed), case)
     assume(found is not None)
     assert found is not None
-    assert_same(case, found, collect(case).rows, partial(_differs, seed, other))
+    assert_same(case, found, collect(case).rows, partial(_differs, seed, run_otherwise))
 
 
-def _differs(seed: int, other: Other, case: QueryCase) -> bool:
-    found = other(Random(seed), case)
+def _differs(seed: int, run_otherwise: AlternativeRun, case: QueryCase) -> bool:
+    found = run_otherwise(Random(seed), case)
     return found is not None and found != collect(case).rows
 
 
