@@ -12,7 +12,7 @@ _LONG_S = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"))
 _SHORT_S = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 #: The smallest percentage that is printed as a number.
-_LEAST_PERCENT = 0.01
+_MIN_PERCENT = 0.01
 
 
 def format_cores(cpu_per_s: float) -> str:
@@ -35,8 +35,8 @@ def format_percent(share: float) -> str:
     percent = 100 * share
     if percent == 0:
         return "0 %"
-    if percent < _LEAST_PERCENT:
-        return f"< {_LEAST_PERCENT} %"
+    if percent < _MIN_PERCENT:
+        return f"< {_MIN_PERCENT} %"
     if percent < 0.095:
         return f"{percent:.2f} %"
     return f"{percent:.1f} %" if percent < 99.95 else f"{percent:,.0f} %"

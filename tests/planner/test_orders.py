@@ -69,7 +69,7 @@ def test_only_allowed_orders_are_considered() -> None:
 
 
 def test_many_inputs_are_ordered_greedily_and_marked_as_inexact() -> None:
-    count = costing.MOST_EXACT + 1
+    count = costing.MAX_EXACT_INPUTS + 1
     found = best_order(0, count, lambda known, rows, target: rows, lambda known, target: float(target))
     assert not found.exact
     assert found.order == tuple(range(1, count))

@@ -11,14 +11,14 @@ from tests.properties.mutants.mutant import Mutant, apply_mutant
 
 from .test_aggregation import check_arriving, check_by_batch, check_one_batch
 
-MOST_SEEDS = 250
+MAX_SEEDS = 250
 
 
 @pytest.mark.parametrize("mutant", AGGREGATION_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
-    assert_caught("aggregation", mutant, is_caught, MOST_SEEDS)
+    assert_caught("aggregation", mutant, is_caught, MAX_SEEDS)
 
 
 def is_caught(seed: int) -> bool:

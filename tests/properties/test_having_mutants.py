@@ -13,14 +13,14 @@ from tests.properties.mutants.having_mutants import HAVING_MUTANTS, SHEDDING_TIL
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_aggregation_mutants import is_caught
 
-MOST_SEEDS = 400
+MAX_SEEDS = 400
 
 
 @pytest.mark.parametrize("mutant", HAVING_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught_by_generated_queries(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
-    assert_caught("having", mutant, is_caught, MOST_SEEDS)
+    assert_caught("having", mutant, is_caught, MAX_SEEDS)
 
 
 @pytest.mark.parametrize("mutant", SHEDDING_TILE_MUTANTS, ids=lambda mutant: mutant.mistake)

@@ -19,7 +19,7 @@ from tests.properties.mutants.join_mutants import JOIN_MUTANTS
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
 
-MOST_SEEDS = 700
+MAX_SEEDS = 700
 
 
 def check_one_batch(seed: int) -> None:
@@ -48,14 +48,12 @@ CHECKS: tuple[Callable[[int], None], ...] = (check_one_batch, check_batches, che
 @pytest.mark.parametrize("mutant", JOIN_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
-    assert_caught("join", mutant, is_caught, MOST_SEEDS)
+    assert_caught("join", mutant, is_caught, MAX_SEEDS)
 
 
 def test_the_engine_as_it_is_passes_the_cases_that_catch_the_mutants() -> None:
     """Cases of the main test are checked there, by the same comparisons."""
-    others = [
-        seed for seed in seeds_for_unmodified_engine("join", MOST_SEEDS) if seed not in SEEDS_CHECKED_IN_EVERY_WAY
-    ]
+    others = [seed for seed in seeds_for_unmodified_engine("join", MAX_SEEDS) if seed not in SEEDS_CHECKED_IN_EVERY_WAY]
     assert not [seed for seed in others if is_caught(seed)]
 
 

@@ -10,7 +10,7 @@ from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_aggregation_mutants import is_caught as is_caught_in_groups
 from tests.properties.test_join_mutants import is_caught
 
-MOST_SEEDS = 400
+MAX_SEEDS = 400
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
     check = is_caught if mutant in JOIN_LENGTH_MUTANTS else is_caught_in_groups
-    assert_caught("length", mutant, check, MOST_SEEDS)
+    assert_caught("length", mutant, check, MAX_SEEDS)

@@ -15,13 +15,13 @@ from tests.properties.test_query_errors import check_arrivals
 from tests.properties.test_query_errors import check_plans as check_raising_plans
 from watersmeet.errors import QueryError
 
-MOST_SEEDS = 200
+MAX_SEEDS = 200
 
 
 @pytest.mark.parametrize("mutant", PREDICATE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
-    assert_caught("predicate", mutant, is_caught, MOST_SEEDS)
+    assert_caught("predicate", mutant, is_caught, MAX_SEEDS)
 
 
 def is_caught(seed: int) -> bool:

@@ -14,7 +14,7 @@ from tests.properties.generators.join_cases import generate_case, generate_tie_c
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.mutants.value_mutants import EXAMPLE_MUTANTS, SUM_MUTANTS, TIE_MUTANTS, VALUE_MUTANTS
 
-MOST_SEEDS = 600
+MAX_SEEDS = 600
 
 Check = Callable[[int], None]
 
@@ -38,7 +38,7 @@ def check_sums(seed: int) -> None:
 
 
 def test_rows_of_equal_times_leave_a_rows_window_in_the_oracles_order() -> None:
-    for seed in range(MOST_SEEDS):
+    for seed in range(MAX_SEEDS):
         check_ties(seed)
 
 
@@ -66,7 +66,7 @@ def test_an_example_catches_the_mutant(mutant: Mutant, monkeypatch: pytest.Monke
 
 def assert_caught(mutant: Mutant, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
-    assert any(is_caught(check, seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+    assert any(is_caught(check, seed) for seed in range(MAX_SEEDS)), f"nothing catches: {mutant.mistake}"
 
 
 def is_caught(check: Check, seed: int) -> bool:

@@ -22,7 +22,7 @@ from watersmeet_lab.bench.nexmark import QUERIES, nexmark_workload
 from watersmeet_lab.bench.portable_joins import PortableJoin, SlidingWindow, ValueBand
 
 #: Largest state, in rows, at which Spark and Flink run, on half of the machine's memory.
-MOST_PEER_STATE_ROWS = 2_000_000
+MAX_PEER_STATE_ROWS = 2_000_000
 
 
 def common_key_workload(name: str, streams: int, rows: int, scale: float) -> JoinWorkload:
@@ -89,8 +89,8 @@ def large_window_workload(scale: float) -> JoinWorkload:
     """Build a join of two streams with 20,000,000 rows in their windows."""
     in_state = max(10_000, round(20_000_000 * scale))
     work = large_window_streams(in_state)
-    reason = f"not run with {in_state:,} rows of state; its limit here is {MOST_PEER_STATE_ROWS:,}"
-    without = {"spark": reason, "flink": reason} if in_state > MOST_PEER_STATE_ROWS else {}
+    reason = f"not run with {in_state:,} rows of state; its limit here is {MAX_PEER_STATE_ROWS:,}"
+    without = {"spark": reason, "flink": reason} if in_state > MAX_PEER_STATE_ROWS else {}
     return replace(work.workload("large-window", batch_count(work)), excluded_peers=without)
 
 

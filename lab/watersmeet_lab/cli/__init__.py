@@ -10,7 +10,7 @@ import typer
 
 from watersmeet.cli.exit import exit_on_error
 
-MOST_SCALE = 1_000
+MAX_SCALE = 1_000
 
 
 class Peer(StrEnum):
@@ -48,7 +48,7 @@ def bench(
     scale: Annotated[
         float,
         typer.Option(
-            min=0.001, max=MOST_SCALE, help="Length of the streams in comparisons with peers; below 1 for a quick look."
+            min=0.001, max=MAX_SCALE, help="Length of the streams in comparisons with peers; below 1 for a quick look."
         ),
     ] = 1.0,
     save: Annotated[

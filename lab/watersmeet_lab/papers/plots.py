@@ -57,11 +57,11 @@ BAR_STYLES: dict[Origin, dict[str, Any]] = {
 ORIGIN_LABELS: dict[Origin, str] = {"model": "model", "ours": "measured", "paper": "paper"}
 
 _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT, _TITLE_HEIGHT = 4.3, 3.0, 0.24, 0.4
-_MOST_COLUMNS = 3
+_MAX_COLUMNS = 3
 #: Letters of all categories together that fit under a panel.
-_MOST_LETTERS = 40
+_MAX_LETTERS = 40
 #: An axis counts things if it has at most so many places, up to so large a number.
-_MOST_COUNTS, _LARGEST_COUNT = 9, 20
+_MAX_COUNTS, _LARGEST_COUNT = 9, 20
 _DOTS_PER_INCH = 110
 
 
@@ -88,7 +88,7 @@ class PlotLook:
 
 
 def _build_figure(plot: Plot) -> Figure:
-    columns = min(len(plot.panels), _MOST_COLUMNS if len(plot.panels) != 4 else 2)
+    columns = min(len(plot.panels), _MAX_COLUMNS if len(plot.panels) != 4 else 2)
     rows = -(-len(plot.panels) // columns)
     look, per_row = _choose_look(plot), _keys_per_row(columns)
     handles = _legend_handles(plot, look)
@@ -168,7 +168,7 @@ def _draw_bars(axes: Axes, panel: BarPanel, look: PlotLook) -> None:
     for number, bars in enumerate(panel.bars):
         places = [at - 0.4 + width * (number + 0.5) for at in range(len(panel.categories))]
         axes.bar(places, bars.heights, width * 0.92, color=look.colours[bars.name], **BAR_STYLES[bars.origin])
-    crowded = max(len(each) for each in panel.categories) * len(panel.categories) > _MOST_LETTERS
+    crowded = max(len(each) for each in panel.categories) * len(panel.categories) > _MAX_LETTERS
     axes.set_xticks(
         range(len(panel.categories)),
         panel.categories,
@@ -195,7 +195,7 @@ def _mark_counts(axis: Axis, panel: LinePanel) -> None:
     places = sorted({x for line in panel.lines for x in line.x})
     if (
         not panel.log_x
-        and len(places) <= _MOST_COUNTS
+        and len(places) <= _MAX_COUNTS
         and places[-1] <= _LARGEST_COUNT
         and all(x == int(x) for x in places)
     ):

@@ -73,7 +73,7 @@ def _not_negative(table: Floats, target: Floats) -> Floats:
 T = TypeVar("T")
 
 _REPEAT_S = 0.003
-_MOST_RUNS = 200
+_MAX_RUNS = 200
 _SMALL_WORDS = 32
 
 
@@ -95,7 +95,7 @@ def measure_cpu(call: Callable[[], T], repeats: int) -> TimedResult[T]:
     least, total, runs = float("inf"), 0.0, 0
     # held until the end, so that no run gets the addresses of the one before
     elsewhere: list[list[NDArray[np.int64]]] = []
-    while runs < repeats or (total < repeats * _REPEAT_S and runs < _MOST_RUNS):
+    while runs < repeats or (total < repeats * _REPEAT_S and runs < _MAX_RUNS):
         elsewhere.append([np.empty(words, np.int64) for words in range(1, _SMALL_WORDS)])
         start = time.process_time()
         result = call()

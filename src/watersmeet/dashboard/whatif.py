@@ -25,8 +25,8 @@ from watersmeet.stats.stream_stats import StreamStats
 _RANGE_FACTOR = 100.0
 #: Upper end of the slider of a window of length 0, because no factor leads away from zero.
 _MAX_FROM_ZERO_S = 60.0
-_LEAST_MEMORY, _MOST_MEMORY = 1e6, 1e12
-_MOST_PROCESSORS = 256.0
+_MIN_MEMORY, _MAX_MEMORY = 1e6, 1e12
+_MAX_PROCESSORS = 256.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +170,16 @@ def _budget_controls(budget: Budget) -> list[Control]:
             "",
             budget.processors,
             min(0.01, budget.processors),
-            max(_MOST_PROCESSORS, budget.processors),
+            max(_MAX_PROCESSORS, budget.processors),
         ),
         Control("headroom", "fraction of CPU to keep free", "", budget.headroom, 0.0, 0.95, linear=True),
         Control(
             "memory",
             "memory for state",
             "bytes",
-            _MOST_MEMORY if memory is None else memory,
-            min(_LEAST_MEMORY, memory or _LEAST_MEMORY),
-            max(_MOST_MEMORY, memory or 0.0),
+            _MAX_MEMORY if memory is None else memory,
+            min(_MIN_MEMORY, memory or _MIN_MEMORY),
+            max(_MAX_MEMORY, memory or 0.0),
             unlimited=True,
         ),
     ]
@@ -190,7 +190,7 @@ def _budget_with(budget: Budget, values: Mapping[str, float]) -> Budget:
     return Budget(
         processors=values.get("processors", budget.processors),
         headroom=values.get("headroom", budget.headroom),
-        memory_bytes=None if memory is None or memory >= _MOST_MEMORY else memory,
+        memory_bytes=None if memory is None or memory >= _MAX_MEMORY else memory,
     )
 
 

@@ -44,8 +44,8 @@ from watersmeet.stats.stream_stats import StreamStats
 
 #: Seconds between evaluations if the query has no EVERY: one batch.
 BATCH_S = 1.0
-#: Most inputs for which all placements are listed; above, only none and all.
-MOST_INPUTS = 8
+#: Maximum number of inputs for which all placements are listed. With more, only two are: no input, and all inputs.
+MAX_LISTED_INPUTS = 8
 
 
 def rank_placements(
@@ -55,7 +55,7 @@ def rank_placements(
     stats: Mapping[str, StreamStats],
     weights: EarlyWeights,
 ) -> list[CostedPlan]:
-    """Return every placement with its cost, cheapest first; on a tie, the one with fewer operators."""
+    """Return every placement with its cost, cheapest first; on a tie, the one with fewer early aggregations."""
     plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in list_placements(bound)]
     found = [cost_placement(config, workload, stats, plan, weights) for plan in plans]
     return sorted(found, key=lambda each: (each.cost.cpu_per_s, len(each.plan.early)))
@@ -87,7 +87,7 @@ def cost_placement(
 def list_placements(bound: BoundQuery) -> list[tuple[int, ...]]:
     """List the sets of inputs that can be aggregated early, the empty set first: 2^m sets for m such inputs."""
     allowed = [i for i in range(len(bound.sources)) if early_refusal_reason(bound, i) is None]
-    if len(allowed) > MOST_INPUTS:
+    if len(allowed) > MAX_LISTED_INPUTS:
         return [(), tuple(allowed)]
     return list(chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1)))
 
@@ -148,7 +148,7 @@ _US = 1e6
 _NUMBER_BYTES = 8
 
 #: Share to drop if estimates over all rows fit the budget, but the exact aggregation does not.
-LEAST_DROP = 0.001
+MIN_DROP_SHARE = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +166,9 @@ class AggregationCosts:
 
     def candidates(self) -> list[CostedPlan]:
         """Return all placements of early aggregation, cheapest first."""
-        now = self.context
-        found = rank_placements(self.bound, self.config, now.workload, self.stats, now.profile.early)
-        return [now.add_engine_cost(now.workload, each) for each in found]
+        context = self.context
+        found = rank_placements(self.bound, self.config, context.workload, self.stats, context.profile.early)
+        return [context.add_engine_cost(context.workload, each) for each in found]
 
     def cost(self, plan: Plan) -> CostedPlan:
         """Cost a pinned plan: the estimates if it drops rows, else the exact aggregation."""
@@ -181,45 +181,46 @@ class AggregationCosts:
         """Find remedies for an aggregation that does not fit. Shed only at rates whose estimates fit the budget."""
 
         def shed() -> Approximation:
-            now = self._shedding()
-            found = find_approximation(now, self._join_plans(now.config, pinned), policy)
-            return found if found.plan.drop else _drop_minimum(now, found)
+            context = self._shedding()
+            found = find_approximation(context, self._join_plans(context.config, pinned), policy)
+            return found if found.plan.drop else _drop_minimum(context, found)
 
         return find_remedies(self._exact(), chosen.cost, chosen.plan, shed)
 
     def _exact(self) -> CostingContext:
         weights = self.context.profile.early
         return replace(
-            self.context, operator=lambda left, plan: cost_placement(self.config, left, self.stats, plan, weights)
+            self.context,
+            operator=lambda remaining, plan: cost_placement(self.config, remaining, self.stats, plan, weights),
         )
 
     def _shedding(self) -> CostingContext:
-        """Return the context with the shedding aggregation as operator; refuse queries that have no estimates."""
+        """Return the context with the shedding aggregation as operator; refuse queries that cannot be estimated."""
         build_shed_config(self.bound, {})
         config = compile_join_config(build_join_below(self.bound, build_group_outputs(self.bound)), Plan())
         return replace(
-            self.context, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan)
+            self.context, config=config, operator=lambda remaining, plan: self._cost_estimates(config, remaining, plan)
         )
 
     def _join_plans(self, config: JoinConfig, pinned: Plan | None) -> list[Plan]:
         if pinned is not None:
             return [replace(pinned, early=(), drop=())]
-        now = self.context
+        context = self.context
         joined = build_join_below(self.bound, build_group_outputs(self.bound))
         return [
             replace(each.plan, orders=())
-            for each in search_plans(joined, config, now.workload, now.profile, now.budget).costed
+            for each in search_plans(joined, config, context.workload, context.profile, context.budget).costed
         ]
 
-    def _cost_estimates(self, config: JoinConfig, left: Workload, plan: Plan) -> CostedPlan:
+    def _cost_estimates(self, config: JoinConfig, remaining: Workload, plan: Plan) -> CostedPlan:
         """Cost the join over the remaining rows, and the evaluations of its results."""
-        joined = cost_plan(config, left, self.context.profile, plan)
+        joined = cost_plan(config, remaining, self.context.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
-        held = estimate_held_combinations(config, left, found_per_s)
+        held = estimate_held_combinations(config, remaining, found_per_s)
         shown_per_s = cost_placement(
-            self.config, left, self.stats, Plan(), self.context.profile.early
+            self.config, remaining, self.stats, Plan(), self.context.profile.early
         ).cost.rows_out_per_s
-        load = self._load(left, found_per_s, held, shown_per_s)
+        load = self._load(remaining, found_per_s, held, shown_per_s)
         part = OperatorCost("estimate aggregates", estimation_cost_per_s(load, self.weights), load.evaluations_per_s)
         cost = replace(
             joined.cost,
@@ -231,12 +232,12 @@ class AggregationCosts:
         )
         return CostedPlan(joined.plan, cost)
 
-    def _load(self, left: Workload, found_per_s: float, held: float, shown_per_s: float) -> EstimateLoad:
+    def _load(self, remaining: Workload, found_per_s: float, held: float, shown_per_s: float) -> EstimateLoad:
         """Return the load of the evaluations.
 
         Without EVERY, a batch is evaluated once. With it, instants at which no combination starts or ends are skipped.
         """
-        every_us, batch_s = self.config.every_us, left.arrivals.batch_s
+        every_us, batch_s = self.config.every_us, remaining.arrivals.batch_s
         if every_us is None:
             return EstimateLoad(1 / batch_s, held, 0.0, shown_per_s * BATCH_S)
         evaluations_per_s = min(_US / every_us, 2 * found_per_s)
@@ -253,12 +254,12 @@ class AggregationCosts:
         return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_inputs) + values)
 
 
-def _drop_minimum(now: CostingContext, found: Approximation) -> Approximation:
+def _drop_minimum(context: CostingContext, found: Approximation) -> Approximation:
     """Drop a small share of the fastest stream: a plan that drops nothing would run the exact aggregation."""
-    fastest = max(now.rates, key=lambda name: now.rates[name])
-    keep = {**dict(found.keep), fastest: 1 - LEAST_DROP}
-    cost = now.cost(found.plan, keep).cost
-    plan = replace(found.plan, drop=((fastest, LEAST_DROP),))
+    fastest = max(context.rates, key=lambda name: context.rates[name])
+    keep = {**dict(found.keep), fastest: 1 - MIN_DROP_SHARE}
+    cost = context.cost(found.plan, keep).cost
+    plan = replace(found.plan, drop=((fastest, MIN_DROP_SHARE),))
     return replace(found, costed=CostedPlan(plan, cost), keep=tuple(keep.items()))
 
 

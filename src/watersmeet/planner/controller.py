@@ -1,7 +1,7 @@
 """Control of shedding: choose shed rates that keep batches within the trigger interval. No clock, no host: values only.
 
 After every batch the host reports its seconds and its rows. The cost model predicts the seconds of such a batch, and a
-line through the last batches converts them to seconds of this machine (`MachineFit`). The scatter around that line
+line through the last batches converts them to seconds on this machine (`MachineFit`). The scatter around that line
 determines the headroom. The rest of the interval limits the rows of the next batch, backlog included, and the model
 chooses the rows to drop so that most of the output is preserved. A decision names the batch it applies from. Saved next
 to the checkpoint, it makes a replayed batch drop the same rows.
@@ -29,10 +29,11 @@ FIT_BATCHES, FADING = 12, 0.7
 PRIOR_VARIANCE = 0.03
 #: Weight of an unsteady batch.
 UNSTEADY_WEIGHT = 0.25
-#: Least share of a batch's seconds that depends on its rows. Noise in batches that are alike must not suggest that
-#: dropping is useless.
+#: Minimum share of a batch's seconds that depends on its rows. Noise among similar batches must not suggest that
+#: dropping rows is useless.
 MIN_ROW_SHARE = 0.2
-#: Expected relative error before any batch was measured, its weight in batches, and the headroom in multiples of it.
+#: Relative error that is expected before any batch was measured, the number of batches it counts as, and the headroom
+#: as a multiple of the error.
 EXPECTED_SCATTER, EXPECTED_COUNTS, HEADROOM_SCATTERS = 0.08, 2, 2.5
 #: Bounds of the headroom, as shares of the trigger interval.
 MIN_HEADROOM, MAX_HEADROOM = 0.02, 0.25
@@ -79,7 +80,7 @@ class MachineFit:
         covariance = self._mean([(point.predicted_s - x) * (point.measured_s - y) for point in self.points]) / x**2
         expected = max(y - self.overhead_s, 0.0) / x
         factor = (covariance + PRIOR_VARIANCE * expected) / (variance + PRIOR_VARIANCE)
-        # the overhead is never negative, and fewer rows always help
+        # The overhead is never negative, and fewer rows always take less time.
         factor = min(max(factor, MIN_ROW_SHARE * y / x), y / x)
         return y - factor * x, factor
 
@@ -110,9 +111,10 @@ class MachineFit:
 
 Shares = Mapping[str, float]
 
-#: Most relative change of a share or of the interval from one batch to the next for a batch to be steady.
+#: A batch is steady if no kept share, nor its interval, differs from the batch before by more than this fraction.
 STEADY_WITHIN = 0.1
-#: Share of the allowed seconds above which rows stay dropped, so that a steady load does not flicker.
+#: While rows are dropped, all rows are kept again only below this share of the allowed seconds. So a steady load does
+#: not switch back and forth.
 HYSTERESIS = 0.97
 
 
@@ -138,7 +140,7 @@ class BatchModel(Protocol):
 class BatchReport:
     """A finished batch: its number, its seconds, the interval its rows arrived in, rows by stream, and results.
 
-    The results distinguish a batch whose windows still hold rows from other shares from one that the model assumes.
+    The windows of a batch may still hold rows that were kept at other shares. The number of results shows this.
     """
 
     batch_id: int
@@ -204,10 +206,10 @@ class Controller:
         fit = self.fit.with_point(predicted_s, batch.seconds, steady=self._is_steady(keep, batch.interval_s))
         return replace(self, fit=fit, controls=self._controls(batch, fit, running), before=(keep, batch.interval_s))
 
-    def most_rows_out_per_s(self, rows_per_s: Shares, free: float = 0.0) -> float:
-        """Predict the results per second at the best shares if the share `free` of the interval stays free."""
+    def most_rows_out_per_s(self, rows_per_s: Shares, headroom: float = 0.0) -> float:
+        """Predict the results per second at the best shares if the share `headroom` of the interval stays free."""
         overhead_s, factor = self.fit.line()
-        capacity_s = max((self.trigger_s * (1 - free) - overhead_s) / factor, 0.0)
+        capacity_s = max((self.trigger_s * (1 - headroom) - overhead_s) / factor, 0.0)
         return self.model.rows_out_per_s(rows_per_s, self.model.best_keep(rows_per_s, self.trigger_s, capacity_s))
 
     def _is_steady(self, keep: Shares, interval_s: float) -> bool:
@@ -225,7 +227,7 @@ class Controller:
         def predict_s(keep: Shares, interval_s: float) -> float:
             return overhead_s + factor * self.model.predict_seconds(batch.rows_per_s, keep, interval_s)
 
-        # rows that arrived while the last batch was late are in the next one
+        # Rows that arrived while the last batch was late belong to the next one.
         interval_s = max(self.trigger_s, batch.seconds)
         following = batch.batch_id + 1
         if running is not None:
@@ -270,14 +272,14 @@ class PlanBatchModel:
         return self._at(rows_per_s, self.context.budget).cost(self.plan, keep).cost.rows_out_per_s
 
     def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
-        now = self._at(
+        context = self._at(
             rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.context.budget.memory_bytes)
         )
-        least = {name: max(share, 1e-3) for name, share in minimum_shares(now, self.policy).items()}
+        least = {name: max(share, 1e-3) for name, share in minimum_shares(context, self.policy).items()}
         return (
             dict(least)
-            if now.load_share(self.plan, least) > 1
-            else find_best_shares(now, self.plan, least, self.policy)
+            if context.load_share(self.plan, least) > 1
+            else find_best_shares(context, self.plan, least, self.policy)
         )
 
     def _at(self, rows_per_s: Shares, budget: Budget) -> CostingContext:

@@ -51,12 +51,14 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
-        if not self.config.classes.find_connections(target, sorted(known)):  # no key excludes rows, only their times
+        if not self.config.classes.find_connections(
+            target, sorted(known)
+        ):  # no key narrows the scan: the times of all rows are tested
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
-        handed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
-        return weights.lookup_s + touched + handed_on + self._tested_s(known, target)
+        passed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
+        return weights.lookup_s + touched + passed_on + self._outside_kernel_s(known, target)
 
-    def _tested_s(self, known: frozenset[int], target: int) -> float:
+    def _outside_kernel_s(self, known: frozenset[int], target: int) -> float:
         """Estimate seconds per probe for predicates outside the kernel.
 
         Each is evaluated on the partial matches that the predicates before it leave.
@@ -67,7 +69,7 @@ class LoopsModel:
             return 0.0
         inside_share = math.prod(each.share.value for each in ready if self._is_in_kernel(each))
         matches = self.workload.matches(self.config, known, target) * inside_share
-        # out of the kernel, and back into the next stage
+        # Partial matches leave the kernel and enter the next stage.
         seconds = matches * (self.profile.loop_match_s + self.profile.match_s)
         for each in outside:
             seconds += matches * self.profile.check_s
@@ -113,9 +115,9 @@ class LoopsModel:
 
     @property
     def _stages(self) -> int:
-        """Most stages of the nest.
+        """Maximum number of stages of the loop nest.
 
-        Loops are cut where a predicate is evaluated, and each stage has its own windows and indexes.
+        The nest is cut where a predicate is evaluated, and each stage has its own windows and indexes.
         """
         cuts = {
             len(each.inputs)

@@ -17,7 +17,7 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import OperatorCost
 from watersmeet.planner.workload import ArrivalPattern, Workload, length_to_seconds
 
-_MOST_PANES = 12.0
+_MAX_PANES = 12.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class RunsModel:
     config: JoinConfig
     workload: Workload
     profile: Profile
-    _lengths: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    _met_rows_cache: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
 
     @property
     def batches(self) -> ArrivalPattern:
@@ -93,7 +93,7 @@ class RunsModel:
         if not each.kept_per_s.value:
             return 1.0
         batches_held = self.workload.filled_rows(self.config, target) / (each.kept_per_s.value * self.batches.batch_s)
-        return min(_MOST_PANES, 1.0 + math.log2(1.0 + batches_held))
+        return min(_MAX_PANES, 1.0 + math.log2(1.0 + batches_held))
 
     def _met_rows(self, i: int, target: int, *, from_origin: bool) -> float:
         """Estimate the rows of the target within the time bounds of a row of input i.
@@ -101,7 +101,7 @@ class RunsModel:
         If i is the origin, the batch rule applies.
         """
         key = (i if from_origin else -1 - i, target)
-        if key not in self._lengths:
+        if key not in self._met_rows_cache:
             each, window_s = self.workload.inputs[target], self._window_s(target)
             back_us, ahead_us = self.workload.gaps_us[target][i], self.workload.gaps_us[i][target]
             back_s = min(length_to_seconds(back_us) if back_us < FOREVER_US else math.inf, window_s)
@@ -112,8 +112,8 @@ class RunsModel:
                 length_s = self.batches.earlier_batches_s(back_s) + (
                     self.batches.same_batch_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0
                 )
-            self._lengths[key] = each.kept_per_s.value * length_s
-        return self._lengths[key]
+            self._met_rows_cache[key] = each.kept_per_s.value * length_s
+        return self._met_rows_cache[key]
 
     def _only_probes(self, each: JoinInput) -> bool:
         """Return whether no input probes the rows of this one.

@@ -18,8 +18,9 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import OperatorCost
 from watersmeet.planner.workload import ResidualPredicate, Workload
 
-#: Most inputs for which every tree is considered, bushy ones included: 3ⁿ splits. Above, trees add one input at a time.
-MOST_BUSHY = 6
+#: Maximum number of inputs for which every tree is considered, bushy ones included: 3ⁿ splits. With more, a tree adds
+#: one input at a time.
+MAX_BUSHY_INPUTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class TreeModel:
         probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._panes_per_probe()
         met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
-        # ends of ROWS windows are looked up again
+        # At a node, the ends of rows in ROWS windows are looked up again.
         counted = sum(1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow))
         probes_in_batch = 2 * self._panes_per_probe() * self.profile.probe_batch_s
         batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arrivals.batch_s
@@ -113,7 +114,7 @@ class TreeModel:
         With few inputs search all subsets and their splits, with many add one input at a time.
         """
         count = len(self.config.inputs)
-        return self._bushy() if count <= MOST_BUSHY else self._one_at_a_time()
+        return self._bushy() if count <= MAX_BUSHY_INPUTS else self._one_at_a_time()
 
     def _bushy(self) -> Tree:
         count = len(self.config.inputs)

@@ -3,7 +3,7 @@
 The model of an algorithm (`cost_of_runs`, `cost_of_loops`, `cost_of_trees`) knows the fan-out of its loops and the rows
 they touch. This module has the common part: ingest and select rows, order the loops of each origin, emit rows.
 
-The best order of loops for an origin is exact over subsets up to `MOST_EXACT` inputs, and greedy above.
+The best order of loops for an origin is exact over subsets up to `MAX_EXACT_INPUTS` inputs, and greedy above.
 
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, Naughton, section 3.
 """
@@ -32,8 +32,8 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.workload import Workload
 
-#: Most inputs for which every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
-MOST_EXACT = 8
+#: Maximum number of inputs for which every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
+MAX_EXACT_INPUTS = 8
 
 #: Cost of a loop: (inputs bound before it, combinations of them, input it binds) → cost.
 LoopCost = Callable[[frozenset[int], float, int], float]
@@ -58,7 +58,7 @@ def best_order(
     origin: int,
     inputs: int,
     loop_cost: LoopCost,
-    growth: Fanout,
+    fanout: Fanout,
     allowed: IsAllowed | None = None,
     preferred: Sequence[int] = (),
 ) -> ProbeOrder:
@@ -68,8 +68,8 @@ def best_order(
     each set counts.
     """
     targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
-    if inputs > MOST_EXACT:
-        return _greedy_order(origin, inputs, loop_cost, growth, allowed)
+    if inputs > MAX_EXACT_INPUTS:
+        return _greedy_order(origin, inputs, loop_cost, fanout, allowed)
     start = frozenset({origin})
     best: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {start: (0.0, 1.0, ())}
     for _ in range(inputs - 1):
@@ -81,16 +81,16 @@ def best_order(
                 grown = known | {target}
                 found = cost + loop_cost(known, rows, target)
                 if grown not in reached or found < reached[grown][0]:
-                    reached[grown] = found, rows * growth(known, target), (*order, target)
+                    reached[grown] = found, rows * fanout(known, target), (*order, target)
         if not reached:
-            return best_order(origin, inputs, loop_cost, growth, preferred=preferred)
+            return best_order(origin, inputs, loop_cost, fanout, preferred=preferred)
         best = reached
     ((cost, _, order),) = best.values()
     return ProbeOrder(order, cost, exact=True)
 
 
 def _greedy_order(
-    origin: int, inputs: int, loop_cost: LoopCost, growth: Fanout, allowed: IsAllowed | None = None
+    origin: int, inputs: int, loop_cost: LoopCost, fanout: Fanout, allowed: IsAllowed | None = None
 ) -> ProbeOrder:
     """Add the input that leaves the fewest combinations; on a tie, the one with the cheapest loop."""
     known, cost, rows = frozenset({origin}), 0.0, 1.0
@@ -98,15 +98,15 @@ def _greedy_order(
     while len(known) < inputs:
         left = [i for i in range(inputs) if i not in known]
         left = [i for i in left if allowed is None or allowed(known, i)] or left
-        target = min(left, key=lambda i: (growth(known, i), loop_cost(known, rows, i), i))
+        target = min(left, key=lambda i: (fanout(known, i), loop_cost(known, rows, i), i))
         cost += loop_cost(known, rows, target)
-        rows *= growth(known, target)
+        rows *= fanout(known, target)
         order, known = (*order, target), known | {target}
     return ProbeOrder(order, cost, exact=False)
 
 
-#: Most inputs for which every global order is tried.
-MOST_PERMUTED = 5
+#: Maximum number of inputs for which every global order is tried.
+MAX_PERMUTED_INPUTS = 5
 
 
 class AlgorithmModel(Protocol):
@@ -123,12 +123,12 @@ class AlgorithmModel(Protocol):
 
 def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> CostedPlan:
     """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict its cost."""
-    parts_of_plan = list_open_parts(plan)
-    if parts_of_plan.has_tree:
+    open_parts = list_open_parts(plan)
+    if open_parts.has_tree:
         tree = TreeModel(config, workload, profile).best_tree() if plan.tree is None else plan.tree
         return _cost_tree(config, workload, profile, replace(plan, tree=tree), tree)
     model = build_cost_model(config, workload, profile, plan)
-    if parts_of_plan.orders == GLOBAL:
+    if open_parts.orders == GLOBAL:
         plan = _fill_global_order(config, workload, model, plan)
         orders = {i: _cost_global_order(config, model, i, plan.global_order) for i in config.stream_inputs}
     else:
@@ -144,7 +144,7 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     named = tuple(
         (config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items()
     )
-    if parts_of_plan.orders == PER_ORIGIN:
+    if open_parts.orders == PER_ORIGIN:
         plan = add_orders(plan, named)
     return CostedPlan(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
 
@@ -184,7 +184,7 @@ def build_cost_model(config: JoinConfig, workload: Workload, profile: Profile, p
 
 def _fill_global_order(config: JoinConfig, workload: Workload, model: AlgorithmModel, plan: Plan) -> Plan:
     """Fill an open global order: the cheapest of all orders for a few inputs, the structural one for many."""
-    if plan.global_order or plan.orders or len(config.inputs) > MOST_PERMUTED:
+    if plan.global_order or plan.orders or len(config.inputs) > MAX_PERMUTED_INPUTS:
         return fill_by_structure(config, plan)
 
     def cpu_per_s(names: tuple[str, ...]) -> float:
@@ -214,7 +214,7 @@ def _cost_global_order(config: JoinConfig, model: AlgorithmModel, origin: int, n
 def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, origin: int) -> ProbeOrder:
     """Return the pinned order of an origin, or the cheapest one that the algorithm can run."""
 
-    def growth(known: frozenset[int], target: int) -> float:
+    def fanout(known: frozenset[int], target: int) -> float:
         return model.fanout(origin, known, target)
 
     def loop_cost(known: frozenset[int], rows: float, target: int) -> float:
@@ -226,14 +226,14 @@ def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, o
         allowed = (
             (lambda known, target: bool(config.classes.find_connections(target, sorted(known)))) if by_key else None
         )
-        # on a tie, e.g. if no match is predicted, prefer the structural order: rows may still match
+        # On a tie, for example if no match is predicted, prefer the structural order: rows may still match.
         structural = [step.target for step in config.orders[origin]]
-        return best_order(origin, len(config.inputs), loop_cost, growth, allowed, structural)
+        return best_order(origin, len(config.inputs), loop_cost, fanout, allowed, structural)
     order = tuple(config.aliases[name] for name in pinned if config.aliases[name] != origin)
     known, rows, cost = frozenset({origin}), 1.0, 0.0
     for target in order:
         cost += loop_cost(known, rows, target)
-        rows *= growth(known, target)
+        rows *= fanout(known, target)
         known |= {target}
     return ProbeOrder(order, cost, exact=True)
 

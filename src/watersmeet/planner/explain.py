@@ -99,10 +99,10 @@ class Explanation:
             return None
         if shed and self.remedies.approximation is not None:
             return self.remedies.approximation.plan
-        helps = [sentence.rstrip(".") for sentence in self.remedies.describe()]
+        sentences = [sentence.rstrip(".") for sentence in self.remedies.describe()]
         if self.remedies.approximation is not None:
-            helps.append("to allow dropping rows, pass shed=True in Python or --shed on the command line")
-        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(helps))
+            sentences.append("to allow dropping rows, pass shed=True in Python or --shed on the command line")
+        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(sentences))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain values, for programs."""
@@ -114,8 +114,8 @@ class Explanation:
             "feasible": self.feasible,
             "reason": self.budget.shortfall(self.chosen.cost),
             "remedies": None if self.remedies is None else self.remedies.to_dict(),
-            "inputs": [self._input(each) for each in self.config.inputs],
-            "pairs": [{"first": a, "second": b, "within_us": within} for a, b, within in self._pairs()],
+            "inputs": [self._input_dict(each) for each in self.config.inputs],
+            "pairs": [{"first": a, "second": b, "within_us": within} for a, b, within in self._pair_bounds()],
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
@@ -172,7 +172,7 @@ class Explanation:
         for source, each in zip(self.config.inputs, self.workload.inputs, strict=True):
             rate, held = each.rows_per_s, each.held_rows
             yield (
-                f"  {source.alias}: {self._keeps(source)}; {format_rate(rate.value)} ({rate.provenance}),"
+                f"  {source.alias}: {self._describe_kept_rows(source)}; {format_rate(rate.value)} ({rate.provenance}),"
                 f" {format_count(held.value)} rows stored ({held.provenance})"
             )
             for name, distinct in self.stats[source.name].distinct.items():
@@ -181,7 +181,7 @@ class Explanation:
             share = residual.share
             predicate = format_expression(residual.predicate)
             yield f"  {predicate}: selectivity {format_selectivity(share.value)} ({share.provenance})"
-        pairs = self._pairs()
+        pairs = self._pair_bounds()
         if pairs:
             yield "time bounds in a result, given and derived"
             yield from (f"  {a} and {b} at most {_format_length(within)} apart" for a, b, within in pairs)
@@ -216,14 +216,14 @@ class Explanation:
             for i in self.config.stream_inputs
         }
 
-    def _input(self, source: JoinInput) -> dict[str, Any]:
+    def _input_dict(self, source: JoinInput) -> dict[str, Any]:
         each = self.workload.inputs[source.number]
         return {
             "alias": source.alias,
             "source": source.name,
             "window": None if source.window is None else str(source.window),
             "retention_us": source.retention_us if source.retention_us < FOREVER_US else None,
-            "keeps": self._keeps(source),
+            "keeps": self._describe_kept_rows(source),
             "rows_per_s": _estimate_dict(each.rows_per_s),
             "kept_per_s": _estimate_dict(each.kept_per_s),
             "held_rows": _estimate_dict(each.held_rows),
@@ -231,7 +231,7 @@ class Explanation:
             "distinct": {name: _estimate_dict(found) for name, found in self.stats[source.name].distinct.items()},
         }
 
-    def _keeps(self, source: JoinInput) -> str:
+    def _describe_kept_rows(self, source: JoinInput) -> str:
         if not source.is_stream:
             return "the whole relation"
         if len(self.config.stream_inputs) == 1 and not source.has_ends:
@@ -243,7 +243,7 @@ class Explanation:
         )
         return f"[{source.window}]" if source.has_ends else kept
 
-    def _pairs(self) -> list[tuple[str, str, int]]:
+    def _pair_bounds(self) -> list[tuple[str, str, int]]:
         streams, bounds = self.config.stream_inputs, self.config.bounds
         return [
             (self.config.inputs[i].alias, self.config.inputs[j].alias, bounds.symmetric_us(i, j))
@@ -270,22 +270,21 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
 ) -> Explanation:
     """Explain the cheapest feasible plan, or the pinned one, and list the cost of the others.
 
-    `samples` and `arrivals` describe the rows read so far. `reason` says why the given plan was taken, if it was not
-    pinned. With a `policy`, even an empty one, a plan that does not keep up comes with remedies. With the engine
+    `samples` and `arrivals` describe the rows read so far. `reason` is the reason for the given plan, if the caller did
+    not pin it. With a `policy`, even an empty one, a plan that does not keep up comes with remedies. With the engine
     "spark", Spark's cost per row and per batch is added, for every copy that the grid of buckets makes (`shuffle`).
     """
     if bound.is_aggregation:
         sheds = plan is not None and bool(build_drop_boxes(bound, plan))
-        grouped = build_aggregate_config(
-            bound, None if sheds else plan
-        )  # what is shed is joined first, by any plan for joins
+        # A plan that sheds rows is a plan of the join below the estimates, not of the exact aggregation.
+        grouped = build_aggregate_config(bound, None if sheds else plan)
         workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arrivals))
         context = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, context)
         explanation = _explain_aggregation(costs, plan, policy, all_plans, is_pinned=plan is not None and not reason)
         return replace(explanation, trace=(*explanation.trace, reason)) if reason else explanation
     config = compile_join_config(bound, plan or Plan())
-    now = CostingContext(
+    context = CostingContext(
         config,
         estimate_workload(bound, config, stats, samples, arrivals),
         profile,
@@ -293,32 +292,32 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
         engine,
         shuffle=shuffle,
     )
-    search = search_plans(bound, config, now.workload, profile, now.budget)
-    found, trace = [now.add_engine_cost(now.workload, each) for each in search.costed], search.trace
+    search = search_plans(bound, config, context.workload, profile, context.budget)
+    found, trace = [context.add_engine_cost(context.workload, each) for each in search.costed], search.trace
     chosen = found[0]
     if plan is not None:
-        full = fill_plan(config, now.workload, profile, plan)
-        chosen = now.cost_pinned(full, build_drop_boxes(bound, plan))
-        plan = replace(full, orders=plan.orders)  # a thinned workload may want other orders
+        full = fill_plan(config, context.workload, profile, plan)
+        chosen = context.cost_pinned(full, build_drop_boxes(bound, plan))
+        plan = replace(full, orders=plan.orders)  # after shedding, other orders may be cheaper
         trace = (*trace, reason or "the plan is pinned")
     others = tuple(each for each in found if each.plan != chosen.plan)
-    helps = None
-    if policy is not None and now.budget.shortfall(chosen.cost) is not None:
+    remedies = None
+    if policy is not None and context.budget.shortfall(chosen.cost) is not None:
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
-        helps = find_join_remedies(now, chosen.cost, chosen.plan, open_plans, policy)
+        remedies = find_join_remedies(context, chosen.cost, chosen.plan, open_plans, policy)
     config = compile_join_config(bound, chosen.plan)
     return Explanation(
         bound,
         config,
-        now.workload,
+        context.workload,
         stats,
         chosen,
         others,
-        now.budget,
+        context.budget,
         profile,
         all_plans,
         trace,
-        helps,
+        remedies,
         engine,
         (),
         shuffle,
@@ -329,33 +328,32 @@ def _explain_aggregation(
     costs: AggregationCosts, plan: Plan | None, policy: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
 ) -> Explanation:
     """Explain an aggregation query: its plans are the placements of early aggregation."""
-    bound, now, found = costs.bound, costs.context, costs.candidates()
+    bound, context, found = costs.bound, costs.context, costs.candidates()
     chosen = costs.cost(plan) if plan is not None else found[0]
     sheds = bool(chosen.plan.drop)
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
     notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(describe_placement(bound, chosen.plan))
-    config = (
-        now.config if sheds else build_aggregate_config(bound, chosen.plan).join
-    )  # orders depend on which inputs are aggregated early
+    # The probe orders depend on which inputs aggregate early.
+    config = context.config if sheds else build_aggregate_config(bound, chosen.plan).join
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
-    helps = None
-    if policy is not None and now.budget.shortfall(chosen.cost) is not None:
-        helps = costs.remedies(chosen, plan if is_pinned else None, policy)
+    remedies = None
+    if policy is not None and context.budget.shortfall(chosen.cost) is not None:
+        remedies = costs.remedies(chosen, plan if is_pinned else None, policy)
     return Explanation(
         bound,
         config,
-        now.workload,
+        context.workload,
         costs.stats,
         chosen,
         others,
-        now.budget,
-        now.profile,
+        context.budget,
+        context.profile,
         all_plans,
         trace,
-        helps,
-        now.engine,
+        remedies,
+        context.engine,
         notes,
-        now.shuffle,
+        context.shuffle,
     )
 
 

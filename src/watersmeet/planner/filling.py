@@ -24,11 +24,11 @@ from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
 
-#: Most windows for which combinations of index kinds are tried; above, all windows share one kind.
-MOST_MIXED = 3
+#: Maximum number of windows for which all combinations of index kinds are tried. With more, all windows have one kind.
+MAX_MIXED_WINDOWS = 3
 
-#: Most buckets of one hash index.
-MOST_BUCKETS = 1 << 20
+#: Maximum number of buckets of one hash index.
+MAX_BUCKETS = 1 << 20
 
 
 def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
@@ -55,7 +55,7 @@ def can_run(config: JoinConfig, plan: Plan) -> bool:
 
 
 def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with every choice of indexes for the windows that it gives none."""
+    """Yield the plan with every choice of indexes for the windows for which it names none."""
     parts = list_open_parts(plan)
     windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []
     if not windows:
@@ -63,7 +63,7 @@ def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterato
         return
     if parts.indexes == ANY:
         mixed = product(INDEX_KINDS, repeat=len(windows))
-        kinds = list(mixed) if len(windows) <= MOST_MIXED else [(kind,) * len(windows) for kind in INDEX_KINDS]
+        kinds = list(mixed) if len(windows) <= MAX_MIXED_WINDOWS else [(kind,) * len(windows) for kind in INDEX_KINDS]
     else:
         kinds = [tuple("hash" if each.keys else "list" for each in windows)]
     for chosen in kinds:
@@ -83,4 +83,4 @@ def build_sized_index(kind: str, workload: Workload, number: int) -> Index:
 
 def count_buckets(workload: Workload, number: int) -> int:
     distinct = [each.value for each in workload.inputs[number].distinct.values()]
-    return int(min(max(distinct, default=1.0), MOST_BUCKETS)) or 1
+    return int(min(max(distinct, default=1.0), MAX_BUCKETS)) or 1

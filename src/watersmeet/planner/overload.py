@@ -1,14 +1,14 @@
-"""Overload: which plan to approximate if no plan keeps up, what to shed from each stream, and the share of output left.
+"""Overload: the plan to run if no plan keeps up, the rows to shed, and the share of output that remains.
 
-Rows are dropped at the sources only. A stream that is kept at the share x delivers x of its rows. Its time window holds
-x of its rows, its ROWS window stays full. So if all windows are ROWS windows, output and cost are linear in the shares,
-and the best shares solve the paper's continuous knapsack. With time windows shares multiply. There small steps climb to
-the best point, and each step is a knapsack of the slopes (`models.ayad_drops`). The result is the global optimum if all
-windows are time windows. If windows are mixed, it is the best result from both starting points. The drop boxes
-themselves cost a test of every row that arrives.
+Rows are dropped at the sources only. If the share x of a stream is kept, its rate and the rows in its time windows are
+multiplied by x, while its ROWS windows stay full. So if all windows are ROWS windows, output and cost are linear in the
+shares, and the best shares solve the paper's continuous knapsack. With time windows, shares multiply. Then hill
+climbing in small steps finds the best point, and each step is a knapsack of the slopes (`models.ayad_drops`). The
+result is the global optimum if all windows are time windows. If windows are mixed, it is the best result from both
+starting points. A drop box itself costs one test per arriving row.
 
 In the paper's model ROWS windows are full and stay full. Here they fill from the kept rows, so a stream with a ROWS
-window is never shut off completely (`LEAST_COUNTED`).
+window is never dropped completely (`MIN_ROWS_WINDOW_SHARE`).
 
 The cheapest plan does not always have the highest output when it is approximated. So plans are searched together with
 their drop boxes: the cheapest ones at each of a few scalings of the rates.
@@ -47,7 +47,7 @@ from watersmeet.planner.workload import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derive
 from watersmeet.units import format_bytes, format_cores, format_percent
 
-#: Plans are compared with all streams scaled by these shares, and with each stream favoured in turn.
+#: Plans are compared with all streams scaled by each of these shares, and with each stream alone kept whole.
 SCALINGS = (1.0, 0.3, 0.05)
 #: Number of cheapest plans per scaling that get drop boxes.
 PLANS_PER_SCALING = 2
@@ -56,16 +56,16 @@ FINALISTS = 2
 _COARSE_STEP = 0.1
 #: With more streams, only the cheapest plan gets drop boxes, with the probe order that is best at scaled rates, and in
 #: coarse steps. Each step takes one prediction per stream, and a prediction takes longer the more streams there are.
-MOST_SEARCHED = 5
+MAX_SEARCHED_STREAMS = 5
 
-#: Least share to keep of a stream with a ROWS window. If it were shut off, its window would never fill, or would hold
-#: the same rows forever.
-LEAST_COUNTED = 0.01
+#: Minimum share to keep of a stream with a ROWS window. If all rows were dropped, its window would never fill, or would
+#: hold the same rows forever.
+MIN_ROWS_WINDOW_SHARE = 0.01
 
 #: Step of reported drop rates, which are always rounded towards dropping more.
 _SHARE_STEP = 1e-4
-#: Smallest share in a cost estimate, which must not be zero.
-_LEAST_SHARE = 1e-6
+#: Minimum share in a cost estimate, which must not be zero.
+_MIN_SHARE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Approximation:
 
     @property
     def share_of_output(self) -> float:
-        """Share of the full output that is left."""
+        """Share of the full output that remains."""
         return self.costed.cost.answer_per_s / self.whole_answer_per_s if self.whole_answer_per_s else 1.0
 
 
@@ -97,29 +97,33 @@ class CostingContext:
     budget: Budget
     engine: str = "embedded"
     operator: Callable[[Workload, Plan], CostedPlan] | None = None  # costs the operator on a workload; None: the join
-    shuffle: Shuffle | None = None  # on Spark: rows that travel, with their copies
+    shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
 
     def cost(self, plan: Plan, keep: Mapping[str, float]) -> CostedPlan:
         """Cost a plan with the given shares kept, by stream name; streams that are not named are kept whole."""
-        left = scale_rates(self.config, self.workload, keep)
-        thin = self.cost_on(left, plan)
+        remaining = scale_rates(self.config, self.workload, keep)
+        found = self.cost_on(remaining, plan)
         boxes = [
             OperatorCost(f"shed from {name}", rate * self.profile.select_s, rate)
             for name, rate in self.rates.items()
             if keep.get(name, 1.0) < 1
         ]
-        return CostedPlan(thin.plan, replace(thin.cost, operators=(*boxes, *thin.cost.operators)))
+        return CostedPlan(found.plan, replace(found.cost, operators=(*boxes, *found.cost.operators)))
 
-    def cost_on(self, left: Workload, plan: Plan) -> CostedPlan:
-        """Cost a plan without its drop boxes on the workload that is left."""
+    def cost_on(self, remaining: Workload, plan: Plan) -> CostedPlan:
+        """Cost a plan without its drop boxes on the remaining workload."""
         bare = replace(plan, drop=())
-        found = cost_plan(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
-        return self.add_engine_cost(left, found)
+        found = (
+            cost_plan(self.config, remaining, self.profile, bare)
+            if self.operator is None
+            else self.operator(remaining, bare)
+        )
+        return self.add_engine_cost(remaining, found)
 
-    def add_engine_cost(self, left: Workload, found: CostedPlan) -> CostedPlan:
-        """Add the cost of the engine to a plan, for the workload that is left."""
+    def add_engine_cost(self, remaining: Workload, found: CostedPlan) -> CostedPlan:
+        """Add the cost of the engine to a plan, for the remaining workload."""
         return (
-            add_spark_cost(self.config, left, self.profile, found, self.workload, self.shuffle)
+            add_spark_cost(self.config, remaining, self.profile, found, self.workload, self.shuffle)
             if self.engine == "spark"
             else found
         )
@@ -160,32 +164,36 @@ def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float
 
 
 def find_approximation(
-    now: CostingContext, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
+    context: CostingContext, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
 ) -> Approximation:
     """Find the plan and drop rates with the highest output within the budget; on a tie, the cheaper one.
 
     Raise `PlanError` if no plan keeps up even with the minimum rates of the policy.
     """
-    least = minimum_shares(now, policy)
-    lowest = {name: max(share, _LEAST_SHARE) for name, share in least.items()}
-    few = len(now.rates) <= MOST_SEARCHED
+    least = minimum_shares(context, policy)
+    lowest = {name: max(share, _MIN_SHARE) for name, share in least.items()}
+    has_few_streams = len(context.rates) <= MAX_SEARCHED_STREAMS
     tried = [
         plan
-        for plan in (_list_cheapest_plans(now, plans) if few else _plan_for_scaled_rates(now, plans))
-        if now.load_share(plan, lowest) <= 1
+        for plan in (
+            _list_cheapest_plans(context, plans) if has_few_streams else _plan_for_scaled_rates(context, plans)
+        )
+        if context.load_share(plan, lowest) <= 1
     ]
     if not tried:
         raise PlanError(
-            "no plan keeps up even with the least rates of the policy", hint=_describe_shortfall(now, plans, least)
+            "no plan keeps up even with the least rates of the policy", hint=_describe_shortfall(context, plans, least)
         )
-    rough = {plan: find_best_shares(now, plan, least, policy, _COARSE_STEP) for plan in tried}
-    finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
-    found = [(plan, find_best_shares(now, plan, least, policy) if few else rough[plan]) for plan in finalists]
-    weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
-    most = max(each.cost.answer_per_s for each, _ in weighed)
-    near = [pair for pair in weighed if pair[0].cost.answer_per_s >= most * (1 - 1e-9)]
+    rough = {plan: find_best_shares(context, plan, least, policy, _COARSE_STEP) for plan in tried}
+    finalists = sorted(tried, key=lambda plan: -context.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
+    found = [
+        (plan, find_best_shares(context, plan, least, policy) if has_few_streams else rough[plan]) for plan in finalists
+    ]
+    costed = [(context.cost(plan, keep), keep) for plan, keep in found]
+    most = max(each.cost.answer_per_s for each, _ in costed)
+    near = [pair for pair in costed if pair[0].cost.answer_per_s >= most * (1 - 1e-9)]
     best, keep = min(near, key=lambda pair: pair[0].cost.cpu_per_s)
-    whole = now.cost(best.plan, {}).cost.answer_per_s
+    whole = context.cost(best.plan, {}).cost.answer_per_s
     drop = tuple((name, 1 - share) for name, share in keep.items() if share < 1)
     return Approximation(
         CostedPlan(replace(best.plan, drop=drop, drop_seed=seed), best.cost), tuple(keep.items()), whole
@@ -193,14 +201,14 @@ def find_approximation(
 
 
 def find_best_shares(
-    now: CostingContext,
+    context: CostingContext,
     plan: Plan,
     least: Mapping[str, float],
     policy: SheddingPolicy = DEFAULT_POLICY,
     last_step: float = LAST_STEP,
 ) -> Shares:
     """Find the kept shares with which a plan has the highest output within the budget."""
-    counted = now.has_only_rows_windows
+    counted = context.has_only_rows_windows
     if policy.weights and any(counted.values()) and not all(counted.values()):
         raise PlanError("weights of streams are not supported where ROWS and time windows are mixed")
 
@@ -208,75 +216,80 @@ def find_best_shares(
 
     def cost(keep: Shares) -> PlanCost:
         shares = tuple(keep.values())
-        return costs.get(shares) or costs.setdefault(shares, now.cost(plan, keep).cost)
+        return costs.get(shares) or costs.setdefault(shares, context.cost(plan, keep).cost)
 
     def output(keep: Shares) -> float:
         return cost(keep).answer_per_s
 
     def load(keep: Shares) -> float:
-        return now.budget.load(cost(keep))
+        return context.budget.load(cost(keep))
 
     found: list[Shares] = []
     if any(counted.values()):
-        found.append(_solve_knapsack(now, plan, least, policy))
+        found.append(_solve_knapsack(context, plan, least, policy))
     if not policy.weights or not any(counted.values()):
         found += [climb_shares(output, load, least, start, last_step) for start in ({}, *found)]
     best = max(found, key=lambda keep: output(keep) if not policy.weights else 0.0)
     return {name: _round_share(share, least[name]) for name, share in best.items()}
 
 
-def find_window_scale(now: CostingContext, plan: Plan) -> float | None:
+def find_window_scale(context: CostingContext, plan: Plan) -> float | None:
     """Find the largest factor on all window lengths for which the plan keeps up; None if no window is short enough."""
-    if now.budget.load(_cost_with_scaled_windows(now, plan, 1e-6)) > 1:
+    if context.budget.load(_cost_with_scaled_windows(context, plan, 1e-6)) > 1:
         return None
     fits, too_long = 1e-6, 1.0
     for _ in range(30):
         middle = (fits * too_long) ** 0.5
         fits, too_long = (
-            (middle, too_long) if now.budget.load(_cost_with_scaled_windows(now, plan, middle)) <= 1 else (fits, middle)
+            (middle, too_long)
+            if context.budget.load(_cost_with_scaled_windows(context, plan, middle)) <= 1
+            else (fits, middle)
         )
     return fits
 
 
-def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float], policy: SheddingPolicy) -> Shares:
-    """Return the knapsack shares: the gain in output and load when one stream alone is raised from its minimum.
+def _solve_knapsack(context: CostingContext, plan: Plan, least: Mapping[str, float], policy: SheddingPolicy) -> Shares:
+    """Return the kept shares that solve a continuous knapsack.
 
-    Exact if both are linear in the shares.
+    The item of a stream has the gain in output and in load when this stream alone is raised from its minimum share to
+    1. The solution is exact if output and load are linear in the shares.
     """
-    lowest = {name: max(share, _LEAST_SHARE) for name, share in least.items()}
-    base = now.cost(plan, lowest).cost
+    lowest = {name: max(share, _MIN_SHARE) for name, share in least.items()}
+    base = context.cost(plan, lowest).cost
     items = []
     for name in lowest:
-        raised = now.cost(plan, {**lowest, name: 1.0}).cost
+        raised = context.cost(plan, {**lowest, name: 1.0}).cost
         gain = max(raised.answer_per_s - base.answer_per_s, 0.0) * policy.weights.get(name, 1.0)
-        items.append(KnapsackItem(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
-    taken = continuous_knapsack(items, max(1 - now.budget.load(base), 0.0))
+        items.append(KnapsackItem(gain, max(context.budget.load(raised) - context.budget.load(base), 0.0)))
+    taken = continuous_knapsack(items, max(1 - context.budget.load(base), 0.0))
     shares = {name: share + part * (1 - share) for (name, share), part in zip(lowest.items(), taken, strict=True)}
-    return shrink_to_load(lambda keep: now.load_share(plan, keep), lowest, shares)
+    return shrink_to_load(lambda keep: context.load_share(plan, keep), lowest, shares)
 
 
-def _list_cheapest_plans(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
+def _list_cheapest_plans(context: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
     """List the cheapest plans at each scaling of the rates, without duplicates."""
     open_plans = dict.fromkeys(replace(plan, drop=()) for plan in plans)
-    everything = [dict.fromkeys(now.rates, share) for share in SCALINGS]
-    favoured = [{other: 1.0 if other == name else LEAST_COUNTED for other in now.rates} for name in now.rates]
+    everything = [dict.fromkeys(context.rates, share) for share in SCALINGS]
+    favoured = [
+        {other: 1.0 if other == name else MIN_ROWS_WINDOW_SHARE for other in context.rates} for name in context.rates
+    ]
     chosen: dict[Plan, None] = {}
     for keep in (*everything, *favoured):
-        by_load = sorted(open_plans, key=lambda plan: now.load_share(plan, keep))
+        by_load = sorted(open_plans, key=lambda plan: context.load_share(plan, keep))
         chosen.update(dict.fromkeys(by_load[:PLANS_PER_SCALING]))
     return list(chosen)
 
 
-def _plan_for_scaled_rates(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
+def _plan_for_scaled_rates(context: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
     """Return the cheapest plan at a medium scaling, with the probe orders that are best there."""
-    keep = dict.fromkeys(now.rates, SCALINGS[1])
-    costs = [now.cost(replace(plan, drop=()), keep) for plan in plans]
-    return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
+    keep = dict.fromkeys(context.rates, SCALINGS[1])
+    costs = [context.cost(replace(plan, drop=()), keep) for plan in plans]
+    return [min(costs, key=lambda each: context.budget.load(each.cost)).plan]
 
 
-def minimum_shares(now: CostingContext, policy: SheddingPolicy) -> Shares:
-    """Return the least share to keep of each stream: from the policy, and `LEAST_COUNTED` for ROWS windows."""
-    rates = now.rates
+def minimum_shares(context: CostingContext, policy: SheddingPolicy) -> Shares:
+    """Return the minimum share to keep of each stream, from the policy and from `MIN_ROWS_WINDOW_SHARE`."""
+    rates = context.rates
     if unknown := sorted({*policy.least_rows_per_s, *policy.weights} - set(rates)):
         raise PlanError(
             f"the shedding policy names {listing(unknown)}, but the query has no such stream",
@@ -285,18 +298,18 @@ def minimum_shares(now: CostingContext, policy: SheddingPolicy) -> Shares:
     for name, rate in policy.least_rows_per_s.items():
         if rate > rates[name]:
             raise PlanError(f'the policy keeps {rate:g} rows/s of "{name}", but only {rates[name]:g} rows/s arrive')
-    floor = {name: LEAST_COUNTED if counted else 0.0 for name, counted in now.has_only_rows_windows.items()}
+    floor = {name: MIN_ROWS_WINDOW_SHARE if counted else 0.0 for name, counted in context.has_only_rows_windows.items()}
     return {
         name: max(policy.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0
         for name, rate in rates.items()
     }
 
 
-def _describe_shortfall(now: CostingContext, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
-    costs = [now.cost(plan, {name: max(share, _LEAST_SHARE) for name, share in least.items()}).cost for plan in plans]
-    nearest = min(costs, key=now.budget.load)
-    full = " ROWS windows stay full however much is dropped." if any(now.has_only_rows_windows.values()) else ""
-    return f"{now.budget.shortfall(nearest)}.{full}"
+def _describe_shortfall(context: CostingContext, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
+    costs = [context.cost(plan, {name: max(share, _MIN_SHARE) for name, share in least.items()}).cost for plan in plans]
+    nearest = min(costs, key=context.budget.load)
+    full = " ROWS windows stay full however much is dropped." if any(context.has_only_rows_windows.values()) else ""
+    return f"{context.budget.shortfall(nearest)}.{full}"
 
 
 def _scale_input(each: InputEstimate, share: float, *, counted: bool) -> InputEstimate:
@@ -310,18 +323,20 @@ def _scale_input(each: InputEstimate, share: float, *, counted: bool) -> InputEs
     return replace(each, rows_per_s=part(each.rows_per_s), kept_per_s=part(each.kept_per_s), held_rows=held)
 
 
-def _cost_with_scaled_windows(now: CostingContext, plan: Plan, scale: float) -> PlanCost:
+def _cost_with_scaled_windows(context: CostingContext, plan: Plan, scale: float) -> PlanCost:
     inputs = tuple(
         replace(each, held_rows=derive(each.held_rows.value * scale, each.held_rows)) if source.is_stream else each
-        for source, each in zip(now.config.inputs, now.workload.inputs, strict=True)
+        for source, each in zip(context.config.inputs, context.workload.inputs, strict=True)
     )
-    gaps = tuple(tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in now.workload.gaps_us)
-    shorter = replace(now.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
-    return now.cost_on(shorter, plan).cost
+    gaps = tuple(
+        tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in context.workload.gaps_us
+    )
+    shorter = replace(context.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
+    return context.cost_on(shorter, plan).cost
 
 
 def _round_share(share: float, least: float) -> float:
-    """Round down to whole steps, so that the reported rate is applied and still fits; never below the minimum."""
+    """Round a share down to a whole number of steps, but not below the minimum, so that it still fits the budget."""
     return 1.0 if share >= 1 else max(least, int(share / _SHARE_STEP) * _SHARE_STEP)
 
 
@@ -369,26 +384,26 @@ class Remedies:
 
 
 def find_join_remedies(
-    now: CostingContext, cost: PlanCost, plan: Plan, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY
+    context: CostingContext, cost: PlanCost, plan: Plan, plans: Sequence[Plan], policy: SheddingPolicy = DEFAULT_POLICY
 ) -> Remedies:
     """Find remedies for a plan that costs too much; search the drop rates over all given plans."""
-    return find_remedies(now, cost, plan, lambda: find_approximation(now, plans, policy))
+    return find_remedies(context, cost, plan, lambda: find_approximation(context, plans, policy))
 
 
-def find_remedies(now: CostingContext, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:
+def find_remedies(context: CostingContext, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:
     """Find remedies for a plan that costs too much; `shed` finds drop rates or raises `PlanError` with the reason."""
-    budget = now.budget
+    budget = context.budget
     processors = cost.cpu_per_s / (1 - budget.headroom) if cost.cpu_per_s > budget.cpu_per_s else None
     memory = cost.state_bytes if budget.memory_bytes is not None and cost.state_bytes > budget.memory_bytes else None
     try:
         found, refusal = shed(), None
     except PlanError as error:
         found, refusal = None, error.hint or str(error)
-    return Remedies(processors, memory, find_window_scale(now, plan), found, refusal)
+    return Remedies(processors, memory, find_window_scale(context, plan), found, refusal)
 
 
 def describe_drops(found: Approximation) -> str:
-    """Describe the drop rates of an approximation and the output that is left."""
+    """Describe the drop rates of an approximation and the output that remains."""
     drops = " and ".join(f"{format_percent(1 - share)} of {name}" for name, share in found.keep if share < 0.9995)
     output = format_percent(found.share_of_output)
     if found.costed.cost.combinations_per_s is not None:

@@ -45,15 +45,15 @@ ENOUGH_HITS = 30.0
 
 @dataclass(frozen=True)
 class InputSample:
-    """Rows of an input that passed its own predicates, out of `looked_at` rows."""
+    """Rows of an input that passed its own predicates, out of `drawn_rows` rows."""
 
     pane: Pane
-    looked_at: int
+    drawn_rows: int
 
     @property
-    def residual_share(self) -> Estimate:
+    def pass_share(self) -> Estimate:
         """Share of the rows that passed."""
-        return measure_selectivity(np.arange(self.looked_at) < len(self.pane))
+        return measure_selectivity(np.arange(self.drawn_rows) < len(self.pane))
 
 
 def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSample:
@@ -78,12 +78,12 @@ class Samples:
     _shares: dict[tuple[int, frozenset[int]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     def estimate_key_match_share(
-        self, config: JoinConfig, key_class: int, known: frozenset[int], target: int, evenly: float
+        self, config: JoinConfig, key_class: int, known: frozenset[int], target: int, uniform_share: float
     ) -> float | None:
         """Estimate the share of the target's rows with the key that the known inputs share; None if no sample can tell.
 
-        `evenly` is the estimate from distinct counts. A sample with few matches is trusted only if it should have had
-        many.
+        `uniform_share` is the estimate from distinct counts, for equally frequent values. A sample with few matches is
+        trusted only if it should have had many.
         """
         if not {*known, target} <= set(self.by_input):
             return None
@@ -91,10 +91,12 @@ class Samples:
         if hits >= ENOUGH_HITS:
             return together / self._measure_key_match(config, key_class, known)[0]
         if len(known) > 1:  # three rare keys rarely match in a sample; use the pair that matches most often
-            pairs = [self.estimate_key_match_share(config, key_class, frozenset({i}), target, evenly) for i in known]
+            pairs = [
+                self.estimate_key_match_share(config, key_class, frozenset({i}), target, uniform_share) for i in known
+            ]
             return max((each for each in pairs if each is not None), default=None)
         pairs_seen = len(self.by_input[target].pane) * len(self.by_input[next(iter(known))].pane)
-        return max(hits, 0.5) / pairs_seen if pairs_seen * evenly >= ENOUGH_HITS else None
+        return max(hits, 0.5) / pairs_seen if pairs_seen * uniform_share >= ENOUGH_HITS else None
 
     def estimate_selectivity(self, config: JoinConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
         """Estimate how often a predicate over several inputs holds if the given ones do; None if no sample can tell.

@@ -3,9 +3,9 @@
 A rule is a function from the current state of the search to the next one. The driver runs the rules in order, checks
 the invariants after each of them, and keeps a trace. A rule that breaks an invariant is named in the error.
 
-`enumerate_plans` lists the whole space of plans instead: every candidate with every order per origin, all of it or a
-random sample. The search covers that space by dynamic programming. Benchmarks and tests go through it plan by plan to
-find what the search missed.
+The search covers the space of plans by dynamic programming. `enumerate_plans` lists that space, or a random sample of
+it: every candidate with every probe order per origin. Benchmarks and tests compare these plans with the search's
+choice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from watersmeet.operators.window_join.tactics.plan_defaults import fill_interval
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.costing import cost_plan
-from watersmeet.planner.filling import MOST_MIXED, build_sized_index, can_run
+from watersmeet.planner.filling import MAX_MIXED_WINDOWS, build_sized_index, can_run
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan
 from watersmeet.planner.workload import Workload
@@ -84,24 +84,24 @@ def indexed_windows(search: PlanSearch) -> PlanSearch:
     kinds = product(("list", "hash", "btree", "ttree"), repeat=len(aliases))
     same = ((kind,) * len(aliases) for kind in ("list", "hash", "btree", "ttree"))
     plans = []
-    for chosen in kinds if len(aliases) <= MOST_MIXED else same:
+    for chosen in kinds if len(aliases) <= MAX_MIXED_WINDOWS else same:
         indexes = [build_sized_index(kind, search.workload, i) for i, kind in enumerate(chosen)]
         plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
     return search.with_plans(plans)
 
 
 def join_trees(search: PlanSearch) -> PlanSearch:
-    """Propose the best tree of two-input joins, bushy trees included; selections are below every join."""
+    """Propose the best tree of two-input joins, bushy trees included. Selections run before every join."""
     if len(search.config.inputs) < 3:
         return search
     return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best_tree())])
 
 
 def share_out_buckets(search: PlanSearch) -> PlanSearch:
-    """If memory is limited, size hash indexes by the square root of the cost of probing a window with one bucket.
+    """If memory is limited, divide the buckets that fit among the hash indexes, in proportion to √(probes · rows).
 
-    So the windows of fast streams get more buckets. For a given number of buckets, Σ probes · rows / buckets is least
-    if buckets are proportional to √(probes · rows).
+    For a given total number of buckets, this minimizes Σ probes · rows / buckets. Here `probes` is the rate at which
+    a window is probed and `rows` is its size.
 
     References: Golab, Özsu, section 6.3, Figure 4b.
     """
@@ -117,13 +117,13 @@ def drop_what_cannot_run(search: PlanSearch) -> PlanSearch:
 
     Orders are still open, so one configuration serves all plans of an algorithm.
     """
-    configs = _configs(search.bound)
+    configs = _configs_by_kernel_thetas(search.bound)
     return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
 
 
 def predict_costs(search: PlanSearch) -> PlanSearch:
     """Cost each plan with the cheapest order for each origin. Drop plans that their algorithm then refuses."""
-    configs = _configs(search.bound)
+    configs = _configs_by_kernel_thetas(search.bound)
     found = (cost_plan(search.config, search.workload, search.profile, plan) for plan in search.plans)
     return replace(search, costed=tuple(each for each in found if _can_run(configs, each.plan)))
 
@@ -245,8 +245,8 @@ def _limit_buckets(search: PlanSearch, plan: Plan, most: int) -> Plan:
     )
 
 
-def _configs(bound: BoundQuery) -> dict[bool, JoinConfig]:
-    """Return the join with and without comparisons in the kernel."""
+def _configs_by_kernel_thetas(bound: BoundQuery) -> dict[bool, JoinConfig]:
+    """Return the config of the join with comparisons outside the kernel (False) and inside it (True)."""
     return {thetas: build_join_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
 
 

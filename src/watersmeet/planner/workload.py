@@ -1,6 +1,6 @@
 """Workload of a query as the cost model sees it: arrival pattern, rates, stored rows, matches per probe.
 
-Every number carries its provenance. The arrival pattern says how rows arrive: in batches of a length, for a time. It
+Every number carries its provenance. The arrival pattern is the length of a batch and the length of the stream. It
 determines which rows an arriving row can still match.
 
 References: Golab, Özsu, section 3.2: windows are filled before they slide.
@@ -48,7 +48,7 @@ class ArrivalPattern:
             raise InternalError(f"invalid arrival pattern: batches of {self.batch_s} s for {self.horizon_s} s")
 
     def filled_window_s(self, reach_s: float) -> float:
-        """Return the mean seconds of a window of `reach_s` that are filled when a row arrives: windows fill first.
+        """Return the mean filled length of a window of `reach_s` seconds when a row arrives. Windows start empty.
 
         >>> ten_seconds = ArrivalPattern(batch_s=1, horizon_s=10)
         >>> ten_seconds.filled_window_s(4), ten_seconds.filled_window_s(20)
@@ -129,7 +129,7 @@ class Workload:
 
     inputs: tuple[InputEstimate, ...]
     residuals: tuple[ResidualPredicate, ...]
-    gaps_us: tuple[tuple[int, ...], ...]
+    gaps_us: tuple[tuple[int, ...], ...]  # difference bounds D[i][j] (`algebra.windows`)
     arrivals: ArrivalPattern = field(default_factory=ArrivalPattern)
     samples: Samples = field(default_factory=Samples)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
@@ -148,8 +148,8 @@ class Workload:
     def matches(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Estimate the rows of the target that match one combination of the known inputs by keys and times.
 
-        From samples, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows is
-        equal with probability 1 / max(v, w).
+        From samples, or by the assumption that value sets contain each other: of two attributes with v and w distinct
+        values, a pair of rows is equal with probability 1 / max(v, w).
 
         References: Golab, Özsu, section 4.2.
         """
@@ -177,9 +177,9 @@ class Workload:
 
     def _class_share(self, config: JoinConfig, key_class: int, providers: frozenset[int], target: int) -> float:
         fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
-        evenly = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
-        seen = self.samples.estimate_key_match_share(config, key_class, providers, target, evenly)
-        return evenly if seen is None else seen
+        uniform_share = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
+        seen = self.samples.estimate_key_match_share(config, key_class, providers, target, uniform_share)
+        return uniform_share if seen is None else seen
 
     def residual_share(self, known: frozenset[int], target: int) -> float:
         """Estimate the share of combinations that pass the residual predicates which the target completes."""
@@ -239,9 +239,8 @@ def estimate_workload(
     checks: list[ResidualPredicate] = []
     for check in config.classes.residuals:
         inputs_read = frozenset(config.aliases[alias] for alias in sources_of(check))
-        given = tuple(
-            each.predicate for each in checks if each.inputs == inputs_read
-        )  # two halves of a band are not independent
+        # Predicates over the same inputs are not independent: they may be the two halves of a band.
+        given = tuple(each.predicate for each in checks if each.inputs == inputs_read)
         checks.append(
             ResidualPredicate(
                 check,
@@ -262,7 +261,7 @@ def _estimate_input(
 ) -> InputEstimate:
     share = Estimate(1.0, Provenance.DERIVED)
     if source.number in samples.by_input:
-        share = samples.by_input[source.number].residual_share
+        share = samples.by_input[source.number].pass_share
     elif source.selection is not None:
         share = estimate_selectivity(source.selection, lambda column: stats.distinct[column.name])
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")

@@ -29,7 +29,7 @@ from watersmeet.sources.times import parse_time_column
 #: Reads a file, at least the given columns (None: all).
 Reader = Callable[[Path, list[str] | None], pa.Table]
 #: Types are inferred from the first block of a file, so a block is large enough for most files.
-_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
+_MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 20, 1 << 26
 #: Rows of one batch of a file that is read in batches.
 BATCH_ROWS = 1 << 18
 MAX_NESTING = 64
@@ -216,7 +216,7 @@ def _open_bytes(file: Path) -> BinaryIO:
 
 
 def _choose_block_bytes(file: Path) -> int:
-    return min(max(file.stat().st_size + 1, _LEAST_BLOCK_BYTES), _MOST_BLOCK_BYTES)
+    return min(max(file.stat().st_size + 1, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
 
 
 _READERS: dict[str, Reader] = {

@@ -31,7 +31,7 @@ from watersmeet.planner.models.ayad_drops import (
     filter_share,
     source_coefficients,
 )
-from watersmeet.planner.models.ayad_search import MOST_LISTED, all_plans, best_plan
+from watersmeet.planner.models.ayad_search import MAX_LISTED_SOURCES, all_plans, best_plan
 from watersmeet_lab.papers.ayad.models import example_1, example_1_plans, figure_7
 
 ROW = SideCosts(probe_s=0.05)
@@ -204,8 +204,8 @@ def test_improving_plans_and_drop_boxes_in_turn_is_close_to_trying_all(monkeypat
     rng = random.Random(7)
     queries = [random_query(rng, 4, row_s=0.01) for _ in range(25)]
     exact = [best_approximation(query).output_rows_per_s for query in queries]
-    assert MOST_LISTED >= 4
-    monkeypatch.setattr("watersmeet.planner.models.ayad_drops.MOST_LISTED", 1)
+    assert MAX_LISTED_SOURCES >= 4
+    monkeypatch.setattr("watersmeet.planner.models.ayad_drops.MAX_LISTED_SOURCES", 1)
     close = [best_approximation(query).output_rows_per_s for query in queries]
     ratios = sorted(ours / best for ours, best in zip(close, exact, strict=True))
     assert ratios[-1] <= 1 + 1e-9

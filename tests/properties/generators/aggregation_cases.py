@@ -43,9 +43,9 @@ from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregationRun
 
-MOST_INSTANTS = 12
+MAX_INSTANTS = 12
 #: Maximum rows per source for 1, 2, … sources: the oracle examines every combination.
-MOST_ROWS = (10, 10, 6, 4, 3)
+MAX_ROWS = (10, 10, 6, 4, 3)
 
 AGGREGATES = (
     "COUNT(*)",
@@ -150,7 +150,7 @@ def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
     )
     if rng.random() < 0.3:
         items = _add_tumble_windows(rng, case, items)
-    limit = MOST_ROWS[len(items) - 1]
+    limit = MAX_ROWS[len(items) - 1]
     sources = tuple(replace(source, table=source.table.slice(0, limit)) for source in case.sources)
     aliases = [item.alias for item in items]
     keys = tuple(
@@ -346,7 +346,7 @@ def _every_us(rng: Random, case: QueryCase) -> int:
     times_us, tiles_us = _times_us(case), _tiles_us(case)
     largest_us = max(times_us, default=0)
     last_us = max([largest_us, *((largest_us // tile + 1) * tile for tile in tiles_us)])
-    least = max(1, -(-(last_us - min(times_us, default=0)) // MOST_INSTANTS))
+    least = max(1, -(-(last_us - min(times_us, default=0)) // MAX_INSTANTS))
     fitting = [
         every for tile in tiles_us for every in (tile, tile, 2 * tile, tile // 2, tile // 3, tile + 1) if every >= least
     ]

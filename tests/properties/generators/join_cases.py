@@ -32,7 +32,7 @@ ALIASES = ("a", "b", "c", "d", "e")
 
 #: Weights of 1, 2, … 5 sources, and the maximum rows of each.
 SOURCE_WEIGHTS = (1, 5, 4, 2, 1)
-MOST_ROWS = (10, 12, 8, 5, 4)
+MAX_ROWS = (10, 12, 8, 5, 4)
 
 WINDOW_WEIGHTS = {"RANGE": 8, "ROWS": 5, "PARTITION": 3, "TUMBLE": 3, "LANDMARK": 1}
 TIMED_WINDOWS = {"RANGE": 1}
@@ -76,7 +76,7 @@ class CaseShape:
 
     @property
     def most_rows(self) -> int:
-        return self.crowd * MOST_ROWS[self.count - 1]
+        return self.crowd * MAX_ROWS[self.count - 1]
 
 
 def generate_case(seed: int) -> QueryCase:

@@ -37,7 +37,7 @@ EmittedBatches = list[list[str]] | str
 Rounds = list[dict[str, pa.Table]]
 
 #: Maximum rows per source: more than the oracle can take, few enough for a hundred cases in seconds.
-MOST_ROWS = 50
+MAX_ROWS = 50
 #: Number of units that the times span.
 UNITS = 30
 MS_US, SECOND_US, DAY_US = 1_000, 1_000_000, 86_400_000_000
@@ -112,7 +112,7 @@ def _window(rng: Random, unit_us: int) -> str:
 
 def _replace_times(rng: Random, source: SourceData, unit_us: int) -> SourceData:
     """Keep fewer rows, with times in units; some are equal and some one microsecond off."""
-    table = source.table.slice(0, MOST_ROWS)
+    table = source.table.slice(0, MAX_ROWS)
     if source.time is None:
         return replace(source, table=table)
     times_us = [rng.randrange(UNITS) * unit_us + rng.choice((0, 0, 0, 1, -1)) for _ in range(table.num_rows)]

@@ -67,7 +67,7 @@ class SelectionNode:
 
 @dataclass(frozen=True, slots=True)
 class RelationJoinNode:
-    """A join with a table that does not change: a filter on the stream whose window is the table's cardinality.
+    """A join with a table that does not change. It filters the stream; its window is the table's cardinality.
 
     `memory_rows` counts the rows of the table in memory.
     """
@@ -239,8 +239,8 @@ def nway_output(sources: Sequence[SourceNode], selectivity: float) -> NodeFlow:
     check_selectivity(selectivity, "the product of all selectivities")
     flows = [source.flow() for source in sources]
     rates = [
-        arriving.rows_per_s * math.prod(other.window_rows for i, other in enumerate(flows) if i != k)
-        for k, arriving in enumerate(flows)
+        flow.rows_per_s * math.prod(other.window_rows for i, other in enumerate(flows) if i != k)
+        for k, flow in enumerate(flows)
     ]
     return NodeFlow(selectivity * math.fsum(rates), selectivity * math.prod(flow.window_rows for flow in flows))
 

@@ -22,15 +22,17 @@ from itertools import combinations
 
 from watersmeet.errors import PlanError, listing
 from watersmeet.planner.models.ayad import BinaryPlanCost, PlanNode, RowBudget, plan_cost, plan_text, sources_of
-from watersmeet.planner.models.ayad_search import MOST_LISTED, JoinQuery, all_plans, best_plan
+from watersmeet.planner.models.ayad_search import MAX_LISTED_SOURCES, JoinQuery, all_plans, best_plan
 from watersmeet.planner.models.checks import check_not_negative, check_positive, check_share
 
-#: Most sources for which all plans are tried if there are time windows, whose drop boxes take longer to find.
-MOST_THINNED = 4
-#: Most sources for which every pair is a start of its own if not all plans can be tried.
-MOST_PAIRED = 7
+#: Maximum number of sources for which all plans are tried if there are time windows. Their drop boxes take longer to
+#: find.
+MAX_TIMED_SOURCES = 4
+#: Maximum number of sources for which the search also starts from every pair of sources, if it cannot try all plans.
+MAX_PAIRED_SOURCES = 7
 
-_ROUNDS, _HARDLY = 20, 1e-6
+#: Maximum number of improvements per start, and the share that a start keeps of sources that it does not favour.
+_MAX_IMPROVEMENTS, _NEGLIGIBLE_SHARE = 20, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class ApproximatePlan:
 
 
 def source_coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
-    """Return what each source adds to output and CPU when it is kept whole: the plan costed with that source alone.
+    """Return the output and the CPU of the plan with each source kept alone: the coefficients of its share.
 
     Both are linear in the shares, without a constant, if all windows are count windows.
 
@@ -94,7 +96,7 @@ def best_drops(
 ) -> ApproximatePlan:
     """Return the drop boxes with which a plan has the highest output within the CPU budget.
 
-    Raise `PlanError` if even the least rates exceed the budget.
+    Raise `PlanError` if even the minimum rates of the policy exceed the budget.
 
     >>> from watersmeet.planner.models.ayad import SideCosts, SourceNode, JoinNode
     >>> cost = SideCosts(probe_s=0.05)
@@ -132,7 +134,7 @@ def best_approximation(
     """
     allowed = budget or RowBudget()
     timed = any(source.window_rows is None for source in query.sources)
-    few = len(query.sources) <= (MOST_THINNED if timed else MOST_LISTED)
+    few = len(query.sources) <= (MAX_TIMED_SOURCES if timed else MAX_LISTED_SOURCES)
     plans = all_plans(query) if few else _list_promising_plans(query, allowed, policy)
     found = [each for plan in plans if (each := _find_drops(plan, allowed, policy)) is not None]
     if not found:
@@ -187,14 +189,14 @@ def _find_drops(plan: PlanNode, budget: RowBudget, policy: SheddingPolicy) -> Ap
 def _list_promising_plans(query: JoinQuery, budget: RowBudget, policy: SheddingPolicy) -> list[PlanNode]:
     """List the plans found while plans and drop boxes are improved in turn.
 
-    The starts are everything kept, and one or two sources favoured.
+    The searches start with everything kept, and with one or two sources favoured.
     """
     names = [source.name for source in query.sources]
-    pairs = combinations(names, 2) if len(names) <= MOST_PAIRED else ()
+    pairs = combinations(names, 2) if len(names) <= MAX_PAIRED_SOURCES else ()
     met: dict[PlanNode, None] = {}
     for favoured in (names, *((name,) for name in names), *pairs):
-        kept = {name: 1.0 if name in favoured else _HARDLY for name in names}
-        for _ in range(_ROUNDS):
+        kept = {name: 1.0 if name in favoured else _NEGLIGIBLE_SHARE for name in names}
+        for _ in range(_MAX_IMPROVEMENTS):
             plan = best_plan(query, budget, kept=kept).plan
             if plan in met:
                 break
@@ -248,8 +250,8 @@ Shares = dict[str, float]
 #: Output, or the used share of the scarcer resource, if these shares are kept.
 Measure = Callable[[Shares], float]
 
-#: Least share: a logarithm of zero does not exist.
-_LEAST = 1e-6
+#: Minimum share: zero has no logarithm.
+_MIN_SHARE = 1e-6
 _FIRST_STEP, LAST_STEP = 0.5, 1e-4
 _NUDGE = 1e-6
 _NEAR = 1e-9
@@ -290,7 +292,7 @@ def climb_shares(
     {'a': 0.5, 'b': 0.125}
 
     """
-    lowest = {name: max(share, _LEAST) for name, share in least.items()}
+    lowest = {name: max(share, _MIN_SHARE) for name, share in least.items()}
     initial = {name: max((start or {}).get(name, 1.0), share) for name, share in lowest.items()}
     best, step = shrink_to_load(load, lowest, initial), _FIRST_STEP
     while step > last_step:
@@ -303,7 +305,7 @@ def climb_shares(
 
 
 def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares:
-    """Scale all shares down alike, none below its lowest, until the load is at most 1."""
+    """Scale all shares down by the same factor, but none below its lowest, until the load is at most 1."""
     heavy = load(shares)
     if heavy <= 1:
         return shares
@@ -324,15 +326,15 @@ def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -
 
 
 def _step_shares(output: Measure, load: Measure, lowest: Shares, shares: Shares, step: float) -> Shares:
-    """Return the best exchange of at most `step` in each logarithm by the slopes, scaled back within the load."""
+    """Return the shares after one step: the best move by the slopes, at most `step` in each logarithm."""
     below = {name: max(math.log(lowest[name] / share), -step) for name, share in shares.items()}
     above = {name: min(-math.log(share), step) for name, share in shares.items()}
-    whole, taken_now = output(shares), load(shares)
-    items, spare = [], 1 - taken_now
+    current_output, current_load = output(shares), load(shares)
+    items, spare = [], 1 - current_load
     for name, share in shares.items():
         width = above[name] - below[name]
         nudged = {**shares, name: share * (1 - _NUDGE)}
-        gain, cost = (whole - output(nudged)) / _NUDGE, (taken_now - load(nudged)) / _NUDGE
+        gain, cost = (current_output - output(nudged)) / _NUDGE, (current_load - load(nudged)) / _NUDGE
         items.append(KnapsackItem(max(gain, 0.0) * width, max(cost, 0.0) * width))
         spare -= max(cost, 0.0) * below[name]
     taken = continuous_knapsack(items, max(spare, 0.0))

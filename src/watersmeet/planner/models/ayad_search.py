@@ -2,9 +2,9 @@
 
 Rates and windows of a partial join depend on the set of its sources, not on the join order. So the best plan of a set
 joins best plans of its parts. For each set the search keeps the plans that no other plan beats in both CPU and memory,
-so that either can be minimised under a bound on the other. Up to `MOST_EXACT` sources this is exact, cross products and
-bushy trees included. With more, a greedy search always makes the join that adds the least cost. Predicates on one
-source are evaluated before any join.
+so that either can be minimised under a bound on the other. Up to `MAX_EXACT_SOURCES` sources this is exact, cross
+products and bushy trees included. With more, a greedy search always makes the join that adds the least cost. Predicates
+on one source are evaluated before any join.
 
 References: Ayad, Naughton, section 4, "Complexity of Optimization".
 """
@@ -34,8 +34,10 @@ from watersmeet.planner.models.ayad import (
 from watersmeet.planner.models.checks import check_not_negative, check_selectivity
 from watersmeet.planner.models.kang import STRUCTURE_COSTS, Weights, WindowLoad, structure_cost
 
-MOST_EXACT = 9
-MOST_LISTED = 6
+#: Maximum number of sources for which the search is exact.
+MAX_EXACT_SOURCES = 9
+#: Maximum number of sources for which all plans are listed.
+MAX_LISTED_SOURCES = 6
 
 #: Costs per row of a join of two inputs, for either side.
 JoinCosts = Callable[[NodeFlow, NodeFlow], tuple[SideCosts, SideCosts]]
@@ -164,7 +166,7 @@ class PlanChoice:
     cost: BinaryPlanCost
     feasible: bool
     exact: bool
-    looked_at: int
+    joins_costed: int
 
 
 def best_plan(
@@ -178,11 +180,11 @@ def best_plan(
     References: Ayad, Naughton, eqs. 14 to 17.
     """
     leaves = [_cost_leaf(query, source, kept or {}) for source in query.sources]
-    allowed, exact = budget or RowBudget(), len(leaves) <= MOST_EXACT
-    found, looked_at = _search_exactly(query, leaves) if exact else _search_greedily(query, leaves, objective)
+    allowed, exact = budget or RowBudget(), len(leaves) <= MAX_EXACT_SOURCES
+    found, joins_costed = _search_exactly(query, leaves) if exact else _search_greedily(query, leaves, objective)
     feasible = [each for each in found if allowed.holds(each.cost)]
     best = min(feasible or found, key=lambda each: _objective_key(objective, each.cost))
-    return PlanChoice(best.plan, best.cost, bool(feasible), exact, looked_at)
+    return PlanChoice(best.plan, best.cost, bool(feasible), exact, joins_costed)
 
 
 def all_plans(query: JoinQuery) -> list[PlanNode]:
@@ -194,10 +196,10 @@ def all_plans(query: JoinQuery) -> list[PlanNode]:
     ['(a ⋈ (b ⋈ c))', '((a ⋈ b) ⋈ c)', '((a ⋈ c) ⋈ b)']
 
     """
-    if len(query.sources) > MOST_LISTED:
+    if len(query.sources) > MAX_LISTED_SOURCES:
         raise PlanError(
             f"{len(query.sources)} sources have too many plans to list",
-            hint=f"plans are listed for up to {MOST_LISTED}",
+            hint=f"plans are listed for up to {MAX_LISTED_SOURCES}",
         )
     return [each.plan for each in _list_trees(query, tuple(_cost_leaf(query, source, {}) for source in query.sources))]
 
@@ -214,31 +216,31 @@ def _list_trees(query: JoinQuery, leaves: tuple[PartialPlan, ...]) -> list[Parti
 
 def _search_exactly(query: JoinQuery, leaves: list[PartialPlan]) -> tuple[list[PartialPlan], int]:
     """Return the plans that no other plan beats in both CPU and memory, and how many joins were costed."""
-    fronts, looked_at = {leaf.names: [leaf] for leaf in leaves}, 0
+    fronts, joins_costed = {leaf.names: [leaf] for leaf in leaves}, 0
     for size in range(2, len(leaves) + 1):
         for chosen in combinations(leaves, size):
             parts = [(fronts[_names(left)], fronts[_names(right)]) for left, right in _list_splits(chosen)]
             found = [_join_plans(query, one, other) for left, right in parts for one in left for other in right]
             fronts[_names(chosen)] = _pareto_front(found)
-            looked_at += len(found)
-    return fronts[_names(tuple(leaves))], looked_at
+            joins_costed += len(found)
+    return fronts[_names(tuple(leaves))], joins_costed
 
 
 def _search_greedily(
     query: JoinQuery, leaves: list[PartialPlan], objective: Objective
 ) -> tuple[list[PartialPlan], int]:
     """Return one plan: of all possible next joins, always make the one that adds the least."""
-    parts, looked_at = list(leaves), 0
+    parts, joins_costed = list(leaves), 0
     while len(parts) > 1:
         joins = [(_join_plans(query, one, other), one, other) for one, other in combinations(parts, 2)]
-        looked_at += len(joins)
+        joins_costed += len(joins)
         joined, one, other = min(joins, key=lambda join: _added_cost(objective, *join))
         parts = [part for part in parts if part is not one and part is not other] + [joined]
-    return parts, looked_at
+    return parts, joins_costed
 
 
 def _added_cost(objective: Objective, joined: PartialPlan, one: PartialPlan, other: PartialPlan) -> tuple[float, float]:
-    """Return what a join adds to the objective; on a tie, the smaller output wins."""
+    """Return the increase of the objective by a join, and its output rate, which breaks ties."""
     added = (
         _objective_key(objective, joined.cost)[0]
         - _objective_key(objective, one.cost)[0]

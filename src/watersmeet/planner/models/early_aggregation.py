@@ -33,11 +33,11 @@ Matches = Callable[[frozenset[int], int], float]
 
 @dataclass(frozen=True, slots=True)
 class EarlyInput:
-    """An input of the model: rows per second after selection, rows in its window, groups its rows fall into (g/σ).
+    """An input of the model: rows per second after selection, rows in its window, and its early groups (g/σ).
 
     `passes` counts how often a row is handled: twice if it enters and leaves, once if it never leaves. `order` is the
-    order in which its changes probe the other inputs. `carried` is the number of value combinations that an arrival on
-    another input distinguishes in it (g).
+    order in which its changes probe the other inputs. `carried` is the number of its early groups per combination of
+    join keys (g).
     """
 
     rows_per_s: float

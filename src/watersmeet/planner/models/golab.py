@@ -65,7 +65,7 @@ class WindowedStream:
             check_selectivity(self.theta, "the selectivity of a theta predicate")
 
     def rows(self, slack_s: float = 0.0) -> float:
-        """Return the rows in the window at evaluation, `slack_s` of them expired: λ(T + slack), or C + λ·slack."""
+        """Return the rows in the window at evaluation: λ(T + slack), or C + λ·slack. Slack is expired time."""
         if self.window_s is None:
             assert self.window_rows is not None
             return self.window_rows + self.rows_per_s * slack_s
@@ -272,7 +272,7 @@ def naive_eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
 
 def naive_lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[float, ...]:
-    """Estimate Naive Multi-Way NLJ every τ by origin, H1, H2, ….
+    """Estimate lazy Naive Multi-Way NLJ by origin, H1, H2, …: evaluated every τ.
 
     References: Golab, Özsu, appendix A, H.
     """
@@ -297,18 +297,18 @@ def comparisons_per_origin(join: Join, orders: Sequence[Order], intervals: Inter
 def expiration_checks_per_s(join: Join, intervals: Intervals = EAGER) -> float:
     """Estimate list heads visited per unit of time to evict expired rows: each row once, and every bucket each time.
 
-    Empty buckets are visited too. Expiration takes place at every arrival (eager) or every e. So many buckets call for
-    a longer interval.
+    Empty buckets are visited too. Expiration takes place at every arrival (eager), or once per expiration interval e.
+    So the more buckets there are, the longer the interval should be.
 
     >>> expiration_checks_per_s(CommonAttribute((WindowedStream(1, 100, 50, buckets=10),) * 2), Intervals(5))
     6.0
 
-    References: Golab, Özsu, section 4.1 (in prose).
+    References: Golab, Özsu, section 4.1 (without a formula).
     """
     arrivals_per_s = math.fsum(stream.rows_per_s for stream in join.streams)
     every_s = intervals.evaluate_s if intervals.expire_s is None else intervals.expire_s
-    rounds_per_s = 1 / every_s if every_s else arrivals_per_s
-    return arrivals_per_s + rounds_per_s * sum(stream.buckets for stream in join.streams)
+    expirations_per_s = 1 / every_s if every_s else arrivals_per_s
+    return arrivals_per_s + expirations_per_s * sum(stream.buckets for stream in join.streams)
 
 
 def _require_lazy(intervals: Intervals) -> Intervals:

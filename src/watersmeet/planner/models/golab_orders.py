@@ -38,8 +38,8 @@ from watersmeet.planner.models.golab import (
     origin_rows,
 )
 
-#: Most orders that an exhaustive search costs: eight streams.
-MOST_ORDERS = factorial(8)
+#: Maximum number of orders that an exhaustive search costs: those of eight streams.
+MAX_ORDERS = factorial(8)
 
 #: Costs closer than this are equal, so that rounding does not decide between two equal orders.
 _EQUAL = 1e-12
@@ -51,7 +51,7 @@ class OrderResult:
 
     order: Order
     cost: float
-    looked_at: int
+    orders_costed: int
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Orde
     >>> first_two = WindowedStream(100, 100, 200), WindowedStream(1, 100, 200)
     >>> last_two = WindowedStream(1, 100, 20), WindowedStream(3, 100, 2)
     >>> fast_streams_up(CommonAttribute((*first_two, *last_two)))
-    OrderResult(order=(1, 0, 2, 3), cost=80400.0, looked_at=4)
+    OrderResult(order=(1, 0, 2, 3), cost=80400.0, orders_costed=4)
 
     References: Golab, Özsu, section 5.1, the augmented heuristic.
     """
@@ -147,7 +147,7 @@ def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[OrderResul
 
 
 def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Apply heuristic 4: heuristics 1 and 2 with each window's T divided by its buckets when join sizes are compared.
+    """Apply heuristic 4: heuristics 1 and 2, with join sizes computed from T divided by the buckets of each window.
 
     With the same number of buckets everywhere, this is the order of the nested loops. With different numbers the
     division misjudges sizes, because buckets save comparisons but let the same rows through. So the undivided sizes are
@@ -193,8 +193,8 @@ def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Ord
         top=1,
     ).order
     mean = fsum(stream.weight for stream in join.streams) / len(join.streams)
-    dear = [each for each in cheap_first if join.streams[each].weight > mean * (1 + _EQUAL)]
-    return _move_up(trials, cheap_first, sorted(dear, key=lambda each: -join.streams[each].weight), top=0)
+    expensive = [each for each in cheap_first if join.streams[each].weight > mean * (1 + _EQUAL)]
+    return _move_up(trials, cheap_first, sorted(expensive, key=lambda each: -join.streams[each].weight), top=0)
 
 
 def shrink_to_buckets(join: CommonAttribute) -> CommonAttribute:
@@ -285,7 +285,7 @@ def _is_indexed(stream: WindowedStream) -> bool:
 
 
 def _refuse_too_many(orders: int) -> None:
-    if orders > MOST_ORDERS:
+    if orders > MAX_ORDERS:
         raise PlanError(f"exhaustive search would cost {orders} orders", hint="use a heuristic: fast_streams_up")
 
 
@@ -359,7 +359,7 @@ def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EA
     >>> streams = WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)
     >>> chain = JoinGraph(streams, (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
     >>> most_selective_next(chain, origin=2)
-    OrderResult(order=(2, 1, 0), cost=40.0, looked_at=1)
+    OrderResult(order=(2, 1, 0), cost=40.0, orders_costed=1)
 
     References: Golab, Özsu, section 5.4.
     """
@@ -368,7 +368,7 @@ def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EA
         order = min(
             ((*order, window) for window in windows), key=partial(intermediate_rows, graph, intervals=intervals)
         )
-    return OrderResult(order, origin_comparisons(graph, origin, order, intervals), looked_at=1)
+    return OrderResult(order, origin_comparisons(graph, origin, order, intervals), orders_costed=1)
 
 
 def search_orders_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
@@ -391,20 +391,20 @@ def _start_order(graph: JoinGraph, origin: int) -> Order:
     return (origin,)
 
 
-MOST_STREAMS = 14
+MAX_STREAMS = 14
 
 
 def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> OrderResult:
     """Return the cheapest order with the origin outermost: Eager and Lazy Multi-Way NLJ, Multi-Way Hash Join, hybrid.
 
-    `looked_at` counts the extensions of a partial order by one window.
+    `orders_costed` counts the extensions of a partial order by one window.
 
     >>> from watersmeet.planner.models.golab import CommonAttribute, WindowedStream
     >>> first_two = WindowedStream(10, 100, 500), WindowedStream(1, 100, 50)
     >>> last_two = WindowedStream(1, 200, 40), WindowedStream(3, 100, 5)
     >>> four = CommonAttribute((*first_two, *last_two))
     >>> best_order_from(four, origin=3)
-    OrderResult(order=(3, 0, 1, 2), cost=6000.0, looked_at=12)
+    OrderResult(order=(3, 0, 1, 2), cost=6000.0, orders_costed=12)
 
     """
     return _search_subsets(join, origin, intervals, [(origin,)])
@@ -417,22 +417,22 @@ def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -
 
 def _search_subsets(join: Join, origin: int, intervals: Intervals, starts: list[Order]) -> OrderResult:
     count = len(join.streams)
-    if count > MOST_STREAMS:
+    if count > MAX_STREAMS:
         raise PlanError(
-            f"orders of {count} streams are too many to search", hint=f"the search takes up to {MOST_STREAMS}"
+            f"orders of {count} streams are too many to search", hint=f"the search takes up to {MAX_STREAMS}"
         )
     rows, executions_per_s = origin_rows(join, origin, intervals)
     best: dict[frozenset[int], tuple[float, Order]] = {frozenset(start): (0.0, start) for start in starts}
-    looked_at = 0
+    orders_costed = 0
     for _ in range(count - 1):
         longer: dict[frozenset[int], tuple[float, Order]] = {}
         for members, (cost, order) in best.items():
             for target in range(count):
                 if target in members:
                     continue
-                looked_at += 1
+                orders_costed += 1
                 candidate = (cost + loop_comparisons(join, rows, order, target), (*order, target))
                 longer[members | {target}] = min(longer.get(members | {target}, candidate), candidate)
         best = longer
     ((cost, order),) = best.values()
-    return OrderResult(order, executions_per_s * cost, looked_at)
+    return OrderResult(order, executions_per_s * cost, orders_costed)

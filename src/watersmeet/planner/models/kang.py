@@ -266,7 +266,7 @@ def best_pairs_by_ratio(
 
     References: Kang, Naughton, Viglas, Figure 2.
     """
-    # b probes window A, so the ratio of window A is inverted
+    # Rows of B probe window A, so the ratio for window A is inverted.
     on_a = {1 / ratio for ratio in _list_crossings(rows_a, weights, letters)}
     ratios = sorted(on_a | set(_list_crossings(rows_b, weights, letters)))
     edges = [0.0, *ratios, 2 * ratios[-1] if ratios else 1.0]
@@ -297,7 +297,7 @@ def _cost(load: WindowLoad, weights: StructureWeights, probe_rows: float, update
 
 
 def _ceil_log(value: int, base: int) -> int:
-    """Return the smallest integer power of the base that reaches the value, without floating-point logarithms."""
+    """Return the smallest integer k with base**k >= value, without floating-point logarithms."""
     power, reached = 0, 1
     while reached < value:
         power, reached = power + 1, reached * base

@@ -36,7 +36,7 @@ _MIN_SHARE = 1e-9
 class LimitedJoin:
     """A join of two streams: arrivals per second, rows of the full windows, and the selectivity σ = min(σa, σb).
 
-    A window may hold no rows if rows of its stream are never the earlier row of a pair.
+    A window may be empty, if a row of its stream is never the earlier row of a pair.
     """
 
     rows_per_s: Pair
@@ -183,8 +183,8 @@ def least_variance_allocation(
     probe share is proportional to √(W/w) of the probed window. For given probes, the best window share is proportional
     to √(λ/x) of the probing stream. The two are improved in turn.
 
-    The allocation with the largest output would shut off one direction. This one never does, because the pairs of that
-    direction could not be estimated.
+    The allocation with the highest output would give nothing to one direction. Then the pairs of that direction could
+    not be estimated. This allocation always gives something to both.
 
     >>> least_variance_allocation(LimitedJoin(Pair(800, 200), Pair(100, 100), 0.01), 100, 200).probes_per_s
     Pair(a=80.0, b=20.0)

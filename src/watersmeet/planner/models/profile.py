@@ -234,7 +234,7 @@ ONE_EACH = Profile(
 ROW_OF_EXAMPLE_1 = Profile(
     "ayad-example-1",
     row_in_s=0.0005,
-    source="Ayad, Naughton, Example 1: every row that arrives at a join takes half a millisecond",
+    source="Ayad, Naughton, Example 1: every row that arrives at a join takes 0.5 ms",
 )
 
 PROFILES = {profile.name: profile for profile in (KANG, COMPARISONS, ONE_EACH, ROW_OF_EXAMPLE_1)}

@@ -31,8 +31,8 @@ from watersmeet.planner.models.checks import check_not_negative, check_positive,
 
 Method = Literal["hash", "nested loops"]
 
-#: The most inputs whose plans are listed one by one.
-MOST_INPUTS = 12  # 4,096 plans
+#: Maximum number of inputs for which all plans are listed.
+MAX_LISTED_INPUTS = 12  # 4,096 plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +199,9 @@ def all_plans(inputs: int) -> list[frozenset[int]]:
     ['LAP', 'EAP01', 'EAP10', 'EAP11']
 
     """
-    if inputs > MOST_INPUTS:
+    if inputs > MAX_LISTED_INPUTS:
         raise PlanError(
-            f"{inputs} inputs have too many plans to list", hint=f"plans are listed for up to {MOST_INPUTS}"
+            f"{inputs} inputs have too many plans to list", hint=f"plans are listed for up to {MAX_LISTED_INPUTS}"
         )
     return [frozenset(k for k, bit in enumerate(bits) if bit) for bits in product((0, 1), repeat=inputs)]
 

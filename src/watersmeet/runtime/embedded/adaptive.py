@@ -248,8 +248,8 @@ class AdaptivePlanner:
                 for each in (explanation.chosen, *explanation.others)
                 if set(each.plan.early) == set(self.plan.early)
             )
-        now = CostingContext(explanation.config, explanation.workload, explanation.profile, self.budget)
-        return now.cost_pinned(self.plan, build_drop_boxes(self.bound, self.plan))
+        context = CostingContext(explanation.config, explanation.workload, explanation.profile, self.budget)
+        return context.cost_pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
     def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
         """Return whether to switch plans.
