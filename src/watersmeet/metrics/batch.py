@@ -14,7 +14,7 @@ class BatchMetrics:
     """Metrics of one batch: rows by stream, duration, state size and watermark.
 
     `ended_s` is the wall clock at the end of the batch and `took_s` its duration. `operators_s` are CPU seconds by
-    operator, named as in the cost model (`take in a`, `keep a`, `probe a`, `rows out`, and `batches` for the rest).
+    operator, named as in the cost model (`ingest a`, `store a`, `probe a`, `emit`, and `batches` for the rest).
     `newest_us` is the largest event time seen so far.
     """
 

@@ -115,10 +115,10 @@ def prefetch(items: Iterator[Item]) -> Iterator[Item]:
     ['a', 'b', 'c']
     """
     end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
-        coming = deque(maker.submit(next, items, end) for _ in range(PREFETCHED_ITEMS))
+    with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as producer:
+        coming = deque(producer.submit(next, items, end) for _ in range(PREFETCHED_ITEMS))
         while (item := coming.popleft().result()) is not end:
-            coming.append(maker.submit(next, items, end))
+            coming.append(producer.submit(next, items, end))
             yield item  # type: ignore[misc] # it is not `end`
 
 
@@ -135,10 +135,10 @@ def prefetch_next(items: Iterator[Item]) -> Iterator[Item]:
         yield from items
         return
     end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
+    with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as producer:
         item = next(items, end)
         while item is not end:
-            following = _submit(maker, next, items, end)
+            following = _submit(producer, next, items, end)
             yield item  # type: ignore[misc] # it is not `end`
             item = following()
 

@@ -64,7 +64,7 @@ def _check_java_version(java: str) -> str | None:
     except OSError as error:
         return f'"{java}" cannot be started: {error.strerror or error}'
     except subprocess.TimeoutExpired:
-        return f'"{java} -version" did not process within {_TIMEOUT_S} s'
+        return f'"{java} -version" did not end within {_TIMEOUT_S} s'
     version = _VERSION.search(process.stderr)
     if version is None:
         output = " ".join(process.stderr.split())

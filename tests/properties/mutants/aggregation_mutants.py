@@ -103,9 +103,11 @@ def _not_taken_back(undone: Original) -> Original:
 
 def _evaluated_at(shift_us: int) -> Callable[[Original], Original]:
     def make(take_step: Original) -> Original:
-        def step_at_shifted_time(settings: Any, state: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+        def step_at_shifted_time(
+            settings: Any, state: Any, input_batches: Any, watermark_us: int, future_us: int
+        ) -> Any:
             return take_step(
-                settings, state, deltas, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0)
+                settings, state, input_batches, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0)
             )
 
         return step_at_shifted_time

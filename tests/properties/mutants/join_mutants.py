@@ -79,11 +79,11 @@ def _tumble_one_longer(tumble_ends: Original) -> Original:
 
 
 def _late_at_the_watermark(_: Original) -> Original:
-    return lambda delta, watermark_us: delta.filter(delta.times > watermark_us)
+    return lambda input_batch, watermark_us: input_batch.filter(input_batch.times > watermark_us)
 
 
 def _keep_late_rows(_: Original) -> Original:
-    return lambda delta, watermark_us: delta
+    return lambda input_batch, watermark_us: input_batch
 
 
 def _without_rounding(_: Original) -> Original:
@@ -154,13 +154,15 @@ def _expiry_one_early(last_use_us: Original) -> Original:
 
 
 def _counted_after_where(counted: Original) -> Original:
-    def count_passing_rows(source: Any, kept: Any, delta: Any) -> Any:
+    def count_passing_rows(source: Any, kept: Any, input_batch: Any) -> Any:
         if source.selection is not None:
             passes = is_true(
-                source.selection, lambda column: delta.table.column(column.name).combine_chunks(), len(delta)
+                source.selection,
+                lambda column: input_batch.table.column(column.name).combine_chunks(),
+                len(input_batch),
             )
-            delta = delta.filter(passes)
-        return counted(source, kept, delta)
+            input_batch = input_batch.filter(passes)
+        return counted(source, kept, input_batch)
 
     return count_passing_rows
 
@@ -220,19 +222,21 @@ def _one_bucket(_: Original) -> Original:
 
 
 def _not_waiting(release: Original) -> Original:
-    return lambda source, kept, delta, future_us, waits: release(source, kept, delta, FOREVER_US, waits)
+    return lambda source, kept, input_batch, future_us, waits: release(source, kept, input_batch, FOREVER_US, waits)
 
 
 def _late_by_its_own_batch(take_step: Original) -> Original:
-    def step_with_future_watermark(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
-        return take_step(config, kept, deltas, watermark_us if future_us == FOREVER_US else future_us, future_us)
+    def step_with_future_watermark(
+        config: Any, kept: Any, input_batches: Any, watermark_us: int, future_us: int
+    ) -> Any:
+        return take_step(config, kept, input_batches, watermark_us if future_us == FOREVER_US else future_us, future_us)
 
     return step_with_future_watermark
 
 
 def _never_ending(take_step: Original) -> Original:
-    def step_without_end(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
-        return take_step(config, kept, deltas, watermark_us, min(future_us, max(watermark_us, -FOREVER_US)))
+    def step_without_end(config: Any, kept: Any, input_batches: Any, watermark_us: int, future_us: int) -> Any:
+        return take_step(config, kept, input_batches, watermark_us, min(future_us, max(watermark_us, -FOREVER_US)))
 
     return step_without_end
 

@@ -76,16 +76,16 @@ class _OneDirection(AllocatedAggregation):
 def _emit_each_direction(take_step: Original) -> Original:
     """Aggregate each direction on its own, and emit the rows of both."""
 
-    def aggregate_each_direction(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
+    def aggregate_each_direction(run: AllocatedRun, input_batches: Any, future_us: int) -> Any:
         if run.aggregation is None:
-            return take_step(run, deltas, future_us)
+            return take_step(run, input_batches, future_us)
         whole, states, emitted = run.aggregation, [direction.state for direction in run.directions], []
         for prober in (0, 1):
             for direction, before in zip(run.directions, states, strict=True):
                 direction.state = before
             alone = _OneDirection(whole.config, shares=whole.shares)
             alone.prober, run.aggregation = prober, alone
-            stepped = take_step(run, deltas, future_us)
+            stepped = take_step(run, input_batches, future_us)
             emitted += stepped.results
         return replace(stepped, results=emitted)
 
@@ -127,13 +127,13 @@ def _pairs_independent(by_subset: Original) -> Original:
 
 
 def _kept_in_both(without_shed: Original) -> Original:
-    def keep_if_kept_twice(run: AllocatedRun, name: str, delta: Any) -> Any:
+    def keep_if_kept_twice(run: AllocatedRun, name: str, input_batch: Any) -> Any:
         number = next(each.number for each in run.config.inputs if each.name == name)
         for direction in run.directions:
-            delta = delta.filter(
-                direction.boxes[number].select_kept(delta.table) | (delta.times < run.watermark.value_us)
+            input_batch = input_batch.filter(
+                direction.boxes[number].select_kept(input_batch.table) | (input_batch.times < run.watermark.value_us)
             )
-        return delta
+        return input_batch
 
     return keep_if_kept_twice
 

@@ -46,9 +46,8 @@ def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateSt
     _move_result(state.result, fresh.result, live, groups_of, codes_of)
     for input_state, new in zip(state.inputs, fresh.inputs, strict=True):
         new.rows, new.waiting, new.counter = input_state.rows, input_state.waiting, input_state.counter
-        new.panes = (
-            merge_to_limit([AggregatePane(len(input_state.rows))]) if input_state.counter is None else []
-        )  # the numbers of values changed in every pane
+        # The numbers of values changed in every row, so the rows form one new pane.
+        new.panes = merge_to_limit([AggregatePane(len(input_state.rows))]) if input_state.counter is None else []
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
     return rebuild_tables(config, fresh)
 

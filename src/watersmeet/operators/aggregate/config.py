@@ -219,7 +219,7 @@ def resolve_early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
         if reason is not None:
             raise PlanError(
                 f'"{alias}" cannot be aggregated early: {reason}',
-                hint="leave it out; the late aggregation gives the same rows",
+                hint='remove it from "early"; late aggregation gives the same rows',
             )
         found.add(number[alias])
     return frozenset(found)

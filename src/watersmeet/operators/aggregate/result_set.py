@@ -95,7 +95,7 @@ class ResultSet:
             for place, extreme in self.extreme_of_aggregate.items()
         }
         self.columns = _empty_columns(layout, 16)
-        self._shown: EmittedGroups | None = None
+        self._output_buffer: EmittedGroups | None = None
 
     def number_groups(self, groups: list[Int64s], spanning: list[pa.Array[Any]], rows: int) -> Int64s:
         """Return the group number of each result.
@@ -120,7 +120,7 @@ class ResultSet:
     def add_results(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
         """Add results; every finished instant emits the groups whose rows changed.
 
-        `closing` has the same meaning as for the kernel.
+        `closing` is the number of the instant that ends; −1 leaves the last instant open.
         """
         at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update_sums(
             results, closing
@@ -173,10 +173,10 @@ class ResultSet:
         )
 
     def _reserve_output(self, size: int) -> EmittedGroups:
-        if self._shown is None or self._shown.group.size < size:
+        if self._output_buffer is None or self._output_buffer.group.size < size:
             like = (self.columns.dirty, self.columns.dirty, *self.columns[:6])
-            self._shown = EmittedGroups._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
-        return self._shown
+            self._output_buffer = EmittedGroups._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
+        return self._output_buffer
 
     def restore(
         self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array[Any]]
@@ -272,9 +272,8 @@ class ResultSet:
                 )
             return computed[reference.name]
 
-        for number in range(
-            len(self.config.group_outputs.aggregates)
-        ):  # an overflow is an error, whether anything reads the sum or not
+        # Compute every aggregate: an overflow is an error, even if no output reads the sum.
+        for number in range(len(self.config.group_outputs.aggregates)):
             column(Column(aggregate_name(number)))
         return column
 

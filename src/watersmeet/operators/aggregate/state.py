@@ -77,7 +77,7 @@ def empty_state(config: AggregateConfig) -> AggregateState:
     attributes = [Attributes(carried) for carried in config.carried]
     classes = [ValueCodes.for_type(kind) for kind in config.class_types]
     result = ResultSet(config, layout, attributes)
-    sides = []
+    inputs = []
     for source, own in zip(config.join.inputs, attributes, strict=True):
         nothing = InputBatch(source.fields.empty_table(), _no_times())
         rows = encode_rows(
@@ -89,10 +89,10 @@ def empty_state(config: AggregateConfig) -> AggregateState:
             own,
             result.order_codes,
         )
-        sides.append(
+        inputs.append(
             InputState(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
         )
-    return AggregateState(layout, sides, classes, result, JoinTables(config, layout))
+    return AggregateState(layout, inputs, classes, result, JoinTables(config, layout))
 
 
 def load_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:

@@ -55,7 +55,7 @@ class AggregateStepResult:
 def step(
     config: AggregateConfig,
     state: AggregateState,
-    deltas: dict[int, InputBatch],
+    input_batches: dict[int, InputBatch],
     watermark_us: int,
     future_us: int,
     largest_us: int = -FOREVER_US,
@@ -66,15 +66,21 @@ def step(
     not pass all rows.
 
     """
-    kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
+    kept = {i: drop_late_rows(input_batch, watermark_us) for i, input_batch in input_batches.items()}
     tally = WorkCounters(len(state.inputs))
     state.largest_us = max(
-        [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
+        [
+            state.largest_us,
+            largest_us,
+            *(int(input_batch.times.max()) for input_batch in kept.values() if len(input_batch)),
+        ]
     )
     for i in config.stream_inputs:
         _admit_rows(config, state, i, kept.get(i), future_us)
     if config.every_row:
-        state.row_times_us = np.unique(np.concatenate([state.row_times_us, *(delta.times for delta in kept.values())]))
+        state.row_times_us = np.unique(
+            np.concatenate([state.row_times_us, *(input_batch.times for input_batch in kept.values())])
+        )
     if config.every_us is None and not config.every_row:
         results = _emit_at_watermark(config, state, future_us, tally)
     else:
@@ -84,8 +90,8 @@ def step(
     elif state.tables.needs_rebuild:
         state = rebuild_tables(config, state)
     counters = BatchCounters(
-        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.inputs))),
-        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.inputs))),
+        arrived=tuple(len(input_batches[i]) if i in input_batches else 0 for i in range(len(state.inputs))),
+        late=tuple(len(input_batches[i]) - len(kept[i]) if i in input_batches else 0 for i in range(len(state.inputs))),
         results=sum(batch.num_rows for batch in results),
         tally=tally,
     )
@@ -166,16 +172,16 @@ def _commit_changes(state: AggregateState, window_changes: list[WindowChanges]) 
 
 
 def _admit_rows(
-    config: AggregateConfig, state: AggregateState, number: int, delta: InputBatch | None, future_us: int
+    config: AggregateConfig, state: AggregateState, number: int, input_batch: InputBatch | None, future_us: int
 ) -> None:
     """Admit new rows. Rows of a ROWS window wait until no earlier row can arrive; then they are counted in order."""
     source, input_state = config.join.inputs[number], state.inputs[number]
     if input_state.counter is None:
-        if delta is not None and len(delta):
-            _append_rows(config, state, number, ReleasedRows(delta.table, delta.times, None))
+        if input_batch is not None and len(input_batch):
+            _append_rows(config, state, number, ReleasedRows(input_batch.table, input_batch.times, None))
         return
     nothing = InputBatch(source.fields.empty_table(), np.empty(0, np.int64))
-    table, times = prepend_waiting(input_state.waiting, delta or nothing)
+    table, times = prepend_waiting(input_state.waiting, input_batch or nothing)
     ready = times < future_us
     input_state.waiting = None if ready.all() else buffer_until_watermark(table, times, ~ready)
     if ready.any():

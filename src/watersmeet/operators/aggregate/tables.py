@@ -168,7 +168,7 @@ class JoinTables:
         return classes + 1 + ranges + 2 * extremes
 
     def _identity_words(self, rows: WindowRows) -> Int64s:
-        """Return rule 1's identity: join keys and group keys, and everything else of a row that affects its results."""
+        """Return the words that identify an early entry: join keys, group keys and all else that affects results."""
         return np.concatenate(
             [rows.words, rows.carried[:, None], rows.ranges, rows.extremes, rows.has_extreme.astype(np.int64)], axis=1
         )
@@ -218,14 +218,14 @@ def _range_count(config: AggregateConfig) -> int:
     return sum(len(each.ranges) for each in config.join.inputs)
 
 
-def _build_steps(config: AggregateConfig, ways: list[_AccessPath]) -> AggregationSteps:
-    inputs, places = len(config.join.inputs), max((len(way.classes) for way in ways), default=0)
+def _build_steps(config: AggregateConfig, paths: list[_AccessPath]) -> AggregationSteps:
+    inputs, places = len(config.join.inputs), max((len(path.classes) for path in paths), default=0)
     target, directory = (np.full((inputs, max(inputs - 1, 0)), NONE, np.int64) for _ in range(2))
     providers = np.full((inputs, max(inputs - 1, 0), places), NONE, np.int64)
     for origin, order in enumerate(config.join.orders):
         for place, step in enumerate(order):
             target[origin, place] = step.target
-            directory[origin, place] = ways.index(_AccessPath(step.target, step.key_classes))
+            directory[origin, place] = paths.index(_AccessPath(step.target, step.key_classes))
             providers[origin, place, : len(step.providers)] = step.providers
     return AggregationSteps(target, directory, providers)
 
@@ -254,13 +254,13 @@ def _empty_entries(config: AggregateConfig, layout: MeasureLayout, size: int) ->
     )
 
 
-def _empty_directories(config: AggregateConfig, ways: list[_AccessPath], size: int) -> EntryDirectories:
-    count, places, inputs = len(ways), max((len(way.classes) for way in ways), default=0), len(config.join.inputs)
+def _empty_directories(config: AggregateConfig, paths: list[_AccessPath], size: int) -> EntryDirectories:
+    count, places, inputs = len(paths), max((len(path.classes) for path in paths), default=0), len(config.join.inputs)
     classes = np.full((count, places), NONE, np.int64)
     mine: list[list[int]] = [[] for _ in range(inputs)]
-    for number, way in enumerate(ways):
-        classes[number, : len(way.classes)] = way.classes
-        mine[way.target].append(number)
+    for number, path in enumerate(paths):
+        classes[number, : len(path.classes)] = path.classes
+        mine[path.target].append(number)
     of_input = np.full((inputs, max(map(len, mine))), NONE, np.int64)
     for number, directories in enumerate(mine):
         of_input[number, : len(directories)] = directories

@@ -31,11 +31,11 @@ class WindowRows:
     ends: Int64s
     seqs: Int64s  # position in the stream, if the window counts rows
     words: Int64s  # 2-D: codes of the join keys, by class
-    carried: Int64s
-    ranges: Int64s  # 2-D
+    carried: Int64s  # number of the combination of carried attributes
+    ranges: Int64s  # 2-D: codes of values that theta conditions compare
     extremes: Int64s  # 2-D: codes of the arguments of MIN and MAX
-    has_extreme: Bools  # 2-D
-    ints: Int64s  # 2-D
+    has_extreme: Bools  # 2-D: whether that argument is not NULL
+    ints: Int64s  # 2-D: numbers of the measures (`MeasureLayout`)
     approx: Float64s  # 2-D
     floats: Float64s  # 2-D
     entry: Int64s
@@ -71,9 +71,9 @@ def concat_window_rows(parts: list[WindowRows]) -> WindowRows:
 
 @dataclass(eq=False)
 class AggregatePane:
-    """A run of this many rows.
+    """This many consecutive rows of a window, saved as one part.
 
-    Its identity tells whether it is saved already. Rows that expired since do not matter.
+    A pane that was saved once is not saved again, even if some of its rows have expired since.
     """
 
     rows: int

@@ -60,7 +60,7 @@ ROW, TIME = "\0row", "\0time"
 #: Column of a combination: number of the probing input. No user column has such a name.
 DIRECTION = "\0direction"
 PROBE, WINDOW = "probe", "window"
-#: Separates equal rows of the two streams: any constant that no two identities differ by.
+#: XORed with the identities of the second stream, so that equal rows of the two streams have different identities.
 _SECOND_STREAM = 0x5BD1E9955BD1E995
 #: Columns and metadata keys of saved combinations.
 _BEGINS, _ENDS = "\0begins", "\0ends"
@@ -101,11 +101,11 @@ def build_shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfi
     return ShedConfig(_build_join(bound, shown), windows, shown, types, keep, pa.schema(fields))
 
 
-def add_hidden_columns(delta: InputBatch, identity: Sequence[str] | None = None) -> InputBatch:
+def add_hidden_columns(input_batch: InputBatch, identity: Sequence[str] | None = None) -> InputBatch:
     """Append identity and time to rows. The identity covers all columns, or the named ones."""
-    identified = delta.table if identity is None else delta.table.select(list(identity))
-    table = delta.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
-    return InputBatch(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
+    identified = input_batch.table if identity is None else input_batch.table.select(list(identity))
+    table = input_batch.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
+    return InputBatch(table.append_column(TIME, pa.array(input_batch.times, pa.int64())), input_batch.times)
 
 
 def declare_hidden_fields(source: BoundSource) -> BoundSource:

@@ -71,14 +71,14 @@ class Bucket:
             unpacked.add(packet)
         self._check_units(state.watermark, unpacked.seen_us)
         following = state.watermark.after_batch(unpacked.seen_us)
-        deltas = unpacked.deltas()
+        input_batches = unpacked.input_batches()
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us
         future_us = FOREVER_US if last else following.value_us
         inner, counters = yield from self.operator.advance(
-            state.inner, deltas, watermark_us, future_us, following.largest_us
+            state.inner, input_batches, watermark_us, future_us, following.largest_us
         )
-        metrics = unpacked.metrics(deltas, watermark_us, counters)
+        metrics = unpacked.metrics(input_batches, watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
 
@@ -128,10 +128,10 @@ class _UnpackedBatch:
             self.arrived[packet.source] = self.arrived.get(packet.source, 0) + packet.rows
             self.pack_us += packet.spent_us
 
-    def deltas(self) -> dict[int, InputBatch]:
-        return dict(self._deltas())
+    def input_batches(self) -> dict[int, InputBatch]:
+        return dict(self._build_input_batches())
 
-    def _deltas(self) -> Iterator[tuple[int, InputBatch]]:
+    def _build_input_batches(self) -> Iterator[tuple[int, InputBatch]]:
         for i, schema in self.bucket.packed_schemas.items():
             source = self.bucket.config.inputs[i]
             tables = self.tables.get(i)
@@ -141,7 +141,7 @@ class _UnpackedBatch:
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
 
-    def metrics(self, deltas: dict[int, InputBatch], watermark_us: int, counters: StepCounters) -> Metrics:
+    def metrics(self, input_batches: dict[int, InputBatch], watermark_us: int, counters: StepCounters) -> Metrics:
         """Count every row once over all buckets.
 
         A row that has copies counts in the first of its cells. Every copy counts as a shuffled row.
@@ -155,7 +155,7 @@ class _UnpackedBatch:
             metrics[f"arrived_{number}"] = self.arrived.get(number, 0)
             metrics[f"late_{number}"] = late
             metrics[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
-        metrics |= {f"shuffled_{i}": len(delta) for i, delta in deltas.items()}
+        metrics |= {f"shuffled_{i}": len(input_batch) for i, input_batch in input_batches.items()}
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
             metrics |= {

@@ -70,7 +70,7 @@ class BucketOperator(Protocol):
     def empty(self) -> Any: ...
 
     def advance(
-        self, state: Any, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
+        self, state: Any, input_batches: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> StepResults:
         """Yield results in batches of bounded size; return the next state and the counters.
 
@@ -93,9 +93,9 @@ class JoinBucketOperator:
         return self._add_relations(empty_state(self.config))
 
     def advance(
-        self, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
+        self, state: JoinState, input_batches: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> Generator[pa.RecordBatch, None, tuple[JoinState, JoinCounters]]:
-        following, counters = yield from iter_join_batch(self.config, state, deltas, watermark_us, future_us)
+        following, counters = yield from iter_join_batch(self.config, state, input_batches, watermark_us, future_us)
         return evict_expired_rows(self.config, following, state, future_us), counters
 
     def parts(self, state: JoinState) -> Sequence[StatePart]:
@@ -128,9 +128,14 @@ class AggregateBucketOperator:
         return state
 
     def advance(
-        self, state: AggregateState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
+        self,
+        state: AggregateState,
+        input_batches: dict[int, InputBatch],
+        watermark_us: int,
+        future_us: int,
+        largest_us: int,
     ) -> StepResults:
-        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
+        stepped = aggregate_step(self.config, state, input_batches, watermark_us, future_us, largest_us)
         yield from stepped.results
         return stepped.state, stepped.counters
 
@@ -170,13 +175,13 @@ class SheddingBucketOperator:
     def advance(
         self,
         state: SheddingBucketState,
-        deltas: dict[int, InputBatch],
+        input_batches: dict[int, InputBatch],
         watermark_us: int,
         future_us: int,
         largest_us: int,
     ) -> StepResults:
         combinations, (join, counters) = exhaust(
-            self.join.advance(state.join, deltas, watermark_us, future_us, largest_us)
+            self.join.advance(state.join, input_batches, watermark_us, future_us, largest_us)
         )
         # A shallow copy is enough: a step assigns new values to the fields and never changes the old ones.
         aggregation = replace(state.aggregation)

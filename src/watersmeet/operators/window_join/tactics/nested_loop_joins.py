@@ -162,7 +162,7 @@ def _check_eager(plan: Plan) -> None:
     """
     if plan.evaluate_us:
         raise refuse(
-            plan, "it evaluates at every arrival", hint="leave the evaluation interval out, or pin the lazy algorithm"
+            plan, "it evaluates at every arrival", hint="remove the evaluation interval, or pin the lazy algorithm"
         )
 
 

@@ -38,7 +38,7 @@ def compile_join_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     build_drop_boxes(bound, plan)
     tactic = find_tactic(plan)
     if plan.tree is not None and tactic is not TREE:
-        raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")
+        raise refuse(plan, "it is not a tree of joins", hint="remove the tree or the algorithm from the plan")
     config = build_join_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
     full = fill_by_structure(config, plan)
     if full.global_order != plan.global_order:
@@ -52,5 +52,5 @@ def _refuse_early_aggregation(plan: Plan) -> None:
     if plan.early:
         raise PlanError(
             'the plan has "early", but a query that does not aggregate has nothing to aggregate early',
-            hint="leave it out",
+            hint='remove "early" from the plan',
         )

@@ -81,15 +81,21 @@ ReadOptions = Callable[[JoinConfig, Plan], tuple[Int64s | int, ...]]
 
 
 def _compile_w_join(
-    config: JoinConfig, plan: Plan, *, algorithm: WJoinKernel, options: ReadOptions, one_window: bool, local: bool
+    config: JoinConfig,
+    plan: Plan,
+    *,
+    algorithm: WJoinKernel,
+    options: ReadOptions,
+    needs_one_window: bool,
+    prunes_per_stream: bool,
 ) -> Search:
     refuse_options(plan, "global_order", "orders", "evaluate_us", "expire_us")
     windows = _pair_windows(config, plan)
     largest = windows.max(axis=1)
     window_us = int(largest.max())
-    if one_window and np.any(windows[~np.eye(len(windows), dtype=np.bool_)] != window_us):
+    if needs_one_window and np.any(windows[~np.eye(len(windows), dtype=np.bool_)] != window_us):
         raise refuse(plan, "it takes one window for all pairs, and here pairs differ", hint='pin "gca" or "lca"')
-    reach_us = largest if local else np.full(len(windows), window_us, np.int64)
+    reach_us = largest if prunes_per_stream else np.full(len(windows), window_us, np.int64)
     return partial(_search, algorithm, options(config, plan), window_us, reach_us)
 
 
@@ -257,22 +263,33 @@ def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
 
 
 def _build_tactic(
-    name: str, algorithm: WJoinKernel, options: ReadOptions, *, one_window: bool = False, local: bool = True
+    name: str,
+    algorithm: WJoinKernel,
+    options: ReadOptions,
+    *,
+    needs_one_window: bool = False,
+    prunes_per_stream: bool = True,
 ) -> Tactic:
     return Tactic(
         name,
         f"Hammad, Aref, Elmagarmid: {name}",
-        partial(_compile_w_join, algorithm=algorithm, options=options, one_window=one_window, local=local),
+        partial(
+            _compile_w_join,
+            algorithm=algorithm,
+            options=options,
+            needs_one_window=needs_one_window,
+            prunes_per_stream=prunes_per_stream,
+        ),
     )
 
 
 NLW_JOIN = _build_tactic("nlw-join", NLW, _no_options)
 HW_JOIN = _build_tactic("hw-join", HW, _hash_options)
-MW_JOIN = _build_tactic("mw-join", MW, _no_options, one_window=True)
-GCA = _build_tactic("gca", MW, _no_options, local=False)
+MW_JOIN = _build_tactic("mw-join", MW, _no_options, needs_one_window=True)
+GCA = _build_tactic("gca", MW, _no_options, prunes_per_stream=False)
 LCA = _build_tactic("lca", MW, _no_options)
-RIPPLE_JOIN = _build_tactic("ripple-join", RIPPLE, _cleanup_options, local=False)
-XJOIN = _build_tactic("xjoin", X, _hash_and_cleanup_options, local=False)
+RIPPLE_JOIN = _build_tactic("ripple-join", RIPPLE, _cleanup_options, prunes_per_stream=False)
+XJOIN = _build_tactic("xjoin", X, _hash_and_cleanup_options, prunes_per_stream=False)
 
 W_JOINS = (NLW_JOIN, HW_JOIN, MW_JOIN, GCA, LCA, RIPPLE_JOIN, XJOIN)
 
@@ -312,7 +329,7 @@ class StagedScans:
         return tuple(self.raised)
 
     def matches(self, scanned: ScannedRows) -> Iterator[PartialMatches]:
-        """Yield the complete matches of the recorded rows in pieces, filtered by the predicates that raised on none."""
+        """Yield complete matches of the recorded rows in pieces. `final_predicates` are still to be tested on them."""
         recorded = int(self.scans.used[0])
         streams = self.rows.old.size
         for start in range(0, recorded, MAX_MATCHES):
