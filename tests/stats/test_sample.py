@@ -62,14 +62,14 @@ def test_a_relation_has_rows_and_values_but_no_rate() -> None:
 @pytest.mark.parametrize("distinct", [2, 100, 20_000, 400_000])
 def test_a_sample_finds_values_that_are_equally_frequent(distinct: int) -> None:
     values = np.random.default_rng(1).permutation(np.arange(400_000) % distinct)
-    found = measure_table(pa.table({"x": pa.array(values)}), np.arange(400_000), ["x"], most_rows=40_000)
+    found = measure_table(pa.table({"x": pa.array(values)}), np.arange(400_000), ["x"], max_rows=40_000)
     assert found.distinct["x"].value == pytest.approx(distinct, rel=0.1)
     assert "sample of 40000 rows" in found.distinct["x"].note
 
 
 def test_a_sample_of_unequally_frequent_values_finds_too_few_of_them() -> None:
     values = np.random.default_rng(1).integers(0, 400_000, 400_000)  # a value occurs once, twice or a few times
-    found = measure_table(pa.table({"x": pa.array(values)}), np.arange(400_000), ["x"], most_rows=40_000)
+    found = measure_table(pa.table({"x": pa.array(values)}), np.arange(400_000), ["x"], max_rows=40_000)
     true = len(np.unique(values))
     assert 0.75 * true < found.distinct["x"].value < true
 
@@ -84,7 +84,7 @@ def test_a_sample_finds_the_share_of_a_frequent_value_and_of_nulls() -> None:
     generator = np.random.default_rng(2)
     values = np.where(generator.random(300_000) < 0.3, -1, generator.integers(0, 10_000, 300_000))
     column = pa.array(values, mask=generator.random(300_000) < 0.2)
-    found = measure_table(pa.table({"x": column}), np.arange(300_000), ["x"], most_rows=20_000)
+    found = measure_table(pa.table({"x": column}), np.arange(300_000), ["x"], max_rows=20_000)
     assert found.hot_share["x"].value == pytest.approx(0.3, abs=0.015)
     assert found.null_share["x"].value == pytest.approx(0.2, abs=0.015)
 
@@ -116,4 +116,4 @@ def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(InputError, match="not a list"):
         measure_table(cast("pa.Table", [1, 2]), seconds(1, 2), ["x"])
     with pytest.raises(InputError, match="at least one row"):
-        measure_table(table, seconds(1, 2), ["x"], most_rows=0)
+        measure_table(table, seconds(1, 2), ["x"], max_rows=0)

@@ -61,9 +61,9 @@ class AggregationLoad:
     def batches(self) -> list[dict[int, InputBatch]]:
         """Generate batches with one row of each stream per microsecond."""
         rng = np.random.default_rng([self.rows, self.matches])
-        return [{i: self._delta(rng, number) for i in (0, 1)} for number in range(BATCHES)]
+        return [{i: self._generate_input_batch(rng, number) for i in (0, 1)} for number in range(BATCHES)]
 
-    def _delta(self, rng: np.random.Generator, number: int) -> InputBatch:
+    def _generate_input_batch(self, rng: np.random.Generator, number: int) -> InputBatch:
         times = number * self.rows + np.arange(self.rows)
         keys, groups = rng.integers(0, self.keys, self.rows), rng.integers(0, GROUPS, self.rows)
         columns = [pa.array(column) for column in (times, keys, groups, groups)]

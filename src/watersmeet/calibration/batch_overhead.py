@@ -101,17 +101,17 @@ def measure_batch_points(repeats: int, *, quick: bool) -> list[BatchPoint]:
 
 
 def measure_batch_point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, emits: bool) -> BatchPoint:
-    """Measure a run with `rows` rows of each stream per batch, each of which has so many matches in a full window.
+    """Measure a run with `rows` rows of each stream per batch, each with `matches_per_row` matches in a full window.
 
     The predicate passes every row: its saving shows in rows and matches, not in its weight.
     """
     window_us = WINDOW_BATCHES * rows
-    loud = build_join_config(
+    emitting = build_join_config(
         Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else ""
     )
-    config = loud if emits else replace(loud, outputs=(), result=pa.schema([]))
+    config = emitting if emits else replace(emitting, outputs=(), result=pa.schema([]))
     batches = generate_batches(rows, matches_per_row)
-    matches = run_batches(loud, batches).results
+    matches = run_batches(emitting, batches).results
     taken = measure_cpu(lambda: run_batches(config, batches), repeats)
     return BatchPoint(
         rows=BATCHES * 2 * rows,
@@ -171,12 +171,17 @@ class LoopPoint:
     updates: int
     seconds: float
 
-    def known_s(self, structure: Structure, around: BatchWeights) -> float:
+    def known_s(self, structure: Structure, batch_weights: BatchWeights) -> float:
         """Return the seconds that the structure and the batch weights account for."""
         loops = (
             self.compared * structure.compare_s + self.lookups * structure.lookup_s + self.updates * structure.update_s
         )
-        return loops + BATCHES * around.batch_s + self.rows * around.row_in_s + self.matches * around.row_out_s
+        return (
+            loops
+            + BATCHES * batch_weights.batch_s
+            + self.rows * batch_weights.row_in_s
+            + self.matches * batch_weights.row_out_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +199,14 @@ class LoopWeights:
 
 
 def measure_loop_weights(
-    structures: dict[str, Structure], around: BatchWeights, repeats: int, *, quick: bool
+    structures: dict[str, Structure], batch_weights: BatchWeights, repeats: int, *, quick: bool
 ) -> LoopWeights:
     """Measure the weights of nested loops, predicates on candidates, small batches and counted rows."""
     found = measure_loop_points(repeats, quick=quick)
     match_s, layout_s, batch_s = fit_weights(
         [(each.matches, each.laid_out, BATCHES) for each in found],
         [each.seconds for each in found],
-        [each.known_s(structures[each.kind], around) for each in found],
+        [each.known_s(structures[each.kind], batch_weights) for each in found],
     )
     rows = 2_000 if quick else 10_000
     small = (

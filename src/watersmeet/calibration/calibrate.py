@@ -42,17 +42,15 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
     report("runs: build and probe")
     of_runs = structures.fit_run_weights(structures.measure_run_points(repeats, quick=quick))
     report("whole batches: rows in, predicates, matches, rows out")
-    around_batches = batch_overhead.fit_batch_weights(
-        batch_overhead.measure_batch_points(repeats, quick=quick), of_runs
-    )
+    batch_weights = batch_overhead.fit_batch_weights(batch_overhead.measure_batch_points(repeats, quick=quick), of_runs)
     report("whole batches of nested loops, predicates on candidates, counted rows")
-    around_loops = batch_overhead.measure_loop_weights(
-        {"list": of_list, "hash": of_hash}, around_batches, repeats, quick=quick
+    loop_weights = batch_overhead.measure_loop_weights(
+        {"list": of_list, "hash": of_hash}, batch_weights, repeats, quick=quick
     )
     report("aggregations over a join, with and without early aggregation")
     named = {
-        **asdict(around_batches),
-        **asdict(around_loops),
+        **asdict(batch_weights),
+        **asdict(loop_weights),
         "early": aggregation.measure_aggregation_weights(repeats, quick=quick),
     }
     return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **named)

@@ -169,11 +169,11 @@ def _measure_arrivals(
 
 
 def _measure_join_and_layout(
-    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
+    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], single_arrival: dict[int, Pane], repeats: int
 ) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
     """Measure the join of all arrivals, and of a single one, which is the time to lay out the windows."""
     return measure_cpu(lambda: _join_once(config, old, new), repeats), measure_cpu(
-        lambda: _join_once(config, old, hardly_any), repeats
+        lambda: _join_once(config, old, single_arrival), repeats
     )
 
 

@@ -1,6 +1,6 @@
 """Files of a checkpoint, read and verified.
 
-`run` refuses the first damage that `read_contents` finds; `repair` lists all of them.
+`run` stops at the first damage that `read_contents` finds; `repair` lists all of them.
 
     about.json              manifest: query, streams, schemas, plan, output directory, and a random id
     lock                    held by the process that uses the checkpoint; has no content

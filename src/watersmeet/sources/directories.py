@@ -18,7 +18,7 @@ from watersmeet.errors import InputError, InternalError
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
 from watersmeet.sources.schemas import describe_schema_difference
 
-#: Most files of one stream in one batch, so that a large backlog is processed in several batches.
+#: Maximum number of files of one stream in one batch, so that a large backlog is processed in several batches.
 MAX_FILES_PER_BATCH = 64
 
 
@@ -80,14 +80,14 @@ class FileSource:
 
         A column of integers may replace a column of floats, or one without values.
         """
-        words = describe_schema_difference(self.schema, table.schema)
-        if words is None:
+        difference = describe_schema_difference(self.schema, table.schema)
+        if difference is None:
             return table.cast(self.schema)
         try:
             return table.select(self.schema.names).cast(self.schema)
         except (KeyError, pa.ArrowException) as error:
             raise InputError(
-                f'"{self.path / name}" does not match the files before it: {words}',
+                f'"{self.path / name}" does not match the files before it: {difference}',
                 hint="correct the file, or replace it by one without rows; then run the same command again: "
                 "it resumes where it stopped",
             ) from error

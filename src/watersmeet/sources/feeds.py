@@ -220,10 +220,10 @@ class SparkFeed:
 
 def _check_schemas(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     for number, table in enumerate(tables, start=1):
-        words = describe_schema_difference(schema, table.schema)
-        if words is not None:
+        difference = describe_schema_difference(schema, table.schema)
+        if difference is not None:
             raise InputError(
-                f"batch {number} differs from the first: {words}",
+                f"batch {number} differs from the first: {difference}",
                 hint="all batches of a source have the same columns and types",
             )
         yield apply_schema(table, schema)

@@ -80,15 +80,15 @@ def require_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     return times
 
 
-def draw_sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
-    """Draw at most `most` row numbers, one at random from each of as many equal ranges; None if every row is taken.
+def draw_sample_rows(rows: int, max_rows: int, seed: int) -> NDArray[np.int64] | None:
+    """Draw `max_rows` row numbers, one at random from each of as many equal ranges; None if there are no more rows.
 
-    One row per range follows a stream that changes over time. The random position inside keeps periodic data from
-    lining up with it. The same seed gives the same rows.
+    One row per range represents a stream that changes over time. The random position in a range keeps the sample from
+    following the period of periodic data. The same seed gives the same rows.
     """
-    if rows <= most:
+    if rows <= max_rows:
         return None
-    edges = np.arange(most + 1, dtype=np.int64) * rows // most
+    edges = np.arange(max_rows + 1, dtype=np.int64) * rows // max_rows
     return np.random.default_rng(seed).integers(edges[:-1], edges[1:], dtype=np.int64)
 
 

@@ -34,11 +34,11 @@ def measure_table(
     table: pa.Table | pa.RecordBatch,
     times_us: NDArray[np.int64] | None,
     columns: Sequence[str],
-    most_rows: int = EXACT_ROWS,
+    max_rows: int = EXACT_ROWS,
 ) -> StreamStats:
     """Measure the statistics of a finite table; `times_us` is None for a relation.
 
-    At most `most_rows` rows are read for distinct values.
+    Distinct values are counted in at most `max_rows` rows.
 
     >>> table, times_us = pa.table({"item": ["pen", "pen", "ink", None]}), np.array([0, 1, 2, 4]) * 1_000_000
     >>> found = measure_table(table, times_us, ["item"])
@@ -46,12 +46,12 @@ def measure_table(
     1 (measured), 2 (measured), 0.6667 (measured), 0.25 (measured)
 
     """
-    if most_rows < 1:
-        raise InputError(f"a sample needs at least one row, got {most_rows}")
+    if max_rows < 1:
+        raise InputError(f"a sample needs at least one row, got {max_rows}")
     rows = require_table(table)
-    chosen = draw_sample_rows(rows.num_rows, most_rows, seed=0)
-    looked_at = {name: _measure_column(require_column(rows, name), chosen, name) for name in columns}
-    found = {name: each for name, each in looked_at.items() if each is not None}
+    chosen = draw_sample_rows(rows.num_rows, max_rows, seed=0)
+    column_stats = {name: _measure_column(require_column(rows, name), chosen, name) for name in columns}
+    found = {name: each for name, each in column_stats.items() if each is not None}
     if times_us is None:
         rate, span = assume_rate("a relation has no rate"), None
     else:
@@ -91,15 +91,15 @@ class _ColumnStats:
 def _measure_column(column: pa.ChunkedArray[Any], chosen: NDArray[np.int64] | None, name: str) -> _ColumnStats | None:
     """Measure a column; return None without rows."""
     counts = value_counts(column, name, chosen)
-    looked_at = len(column) if chosen is None else len(chosen)
-    if not looked_at:
+    sampled_rows = len(column) if chosen is None else len(chosen)
+    if not sampled_rows:
         return None
-    note = "" if chosen is None else f"from a sample of {looked_at} rows"
-    null_share = Estimate(1 - counts.rows / looked_at, Provenance.MEASURED, note)
+    note = "" if chosen is None else f"from a sample of {sampled_rows} rows"
+    null_share = Estimate(1 - counts.rows / sampled_rows, Provenance.MEASURED, note)
     if not counts.rows:
         return _ColumnStats(null_share)
     once = int(np.count_nonzero(counts.counts == 1))
-    distinct = estimate_distinct(counts.rows * (len(column) / looked_at), counts.rows, len(counts.values), once)
+    distinct = estimate_distinct(counts.rows * (len(column) / sampled_rows), counts.rows, len(counts.values), once)
     hot = _measure_hot_share(counts.counts, distinct)
     return _ColumnStats(
         null_share, Estimate(distinct, Provenance.MEASURED, note), Estimate(hot, Provenance.MEASURED, note)
