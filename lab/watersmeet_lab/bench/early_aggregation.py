@@ -111,12 +111,12 @@ CLEAR_SETTINGS = (
 )
 
 
-def rank_placements(setting: AggregationSetting, rounds: int = 7) -> PlacementRanking:
+def rank_placements(setting: AggregationSetting, repeats: int = 7) -> PlacementRanking:
     """Time every placement in turns."""
     tables = setting.tables()
     streams = {alias: stream(table, time="ts", unit="us") for alias, table in tables.items()}
     query, seconds, answer = setting.query(), dict[str, float](), None
-    for turn in range(rounds + 1):
+    for turn in range(repeats + 1):
         for early in chain.from_iterable(combinations(range(len(tables)), size) for size in range(len(tables) + 1)):
             plan = Plan(early=tuple(setting.aliases[number] for number in early))
             start = time.process_time()

@@ -251,7 +251,7 @@ def nexmark_workload(number: int, scale: float = 1.0) -> JoinWorkload:
     """Build a query over the site's events.
 
     Times are offset by half the distance of two events, so that none falls on the instant between two windows. They
-    start long after the epoch, whose rows Spark and Flink treat as late.
+    start long after the epoch, because Spark and Flink treat rows at the epoch as late.
     """
     query = QUERIES[number]
     site = NexmarkSite(events=max(5_000, round(query.events * scale)), offset_us=START_US + 10)

@@ -1,4 +1,4 @@
-"""A window join as a value that generates the query text of each system, so that all return the same rows.
+"""Declarative window joins, from which the query text of each system is generated, so that all return the same rows.
 
 Columns are written `alias.column`. Expressions use only syntax that every system reads alike. Event times are in the
 column `ts` of each stream.

@@ -65,7 +65,7 @@ def profile_embedded(workload: JoinWorkload) -> TimeProfile:
     with time_kernels() as kernels:
         collect_with_metrics(
             run,
-            lambda figures: operators.update({n: operators.get(n, 0.0) + s for n, s in figures.operators_s.items()}),
+            lambda metrics: operators.update({n: operators.get(n, 0.0) + s for n, s in metrics.operators_s.items()}),
         )
     whole_s = time.perf_counter() - start
     by_kernel = {f"{name} ({kernels.calls[name]:,} calls)": seconds for name, seconds in kernels.seconds.items()}

@@ -60,7 +60,7 @@ _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT, _TITLE_HEIGHT = 4.3, 3.0, 0.24, 0.4
 _MAX_COLUMNS = 3
 #: Letters of all categories together that fit under a panel.
 _MAX_LETTERS = 40
-#: An axis counts things if it has at most so many places, up to so large a number.
+#: An axis of whole numbers is marked at each of them if there are at most this many, none beyond this limit.
 _MAX_COUNTS, _LARGEST_COUNT = 9, 20
 _DOTS_PER_INCH = 110
 

@@ -1,4 +1,4 @@
-"""Workload of Golab and Özsu: streams with given relative rates, and its Table 8, tuples per second by algorithm.
+"""Workload of Golab and Özsu: streams with given relative rates, and the rates of Table 8 by algorithm.
 
 References: Golab, Özsu, sections 5.1 (Tables 5 to 7), 6.1 (the generator) and 6.2 (Table 8).
 """
@@ -31,7 +31,7 @@ TABLE_5 = (StreamSpec(10, 100, 500), StreamSpec(1, 100, 50), StreamSpec(1, 200, 
 TABLE_6 = (StreamSpec(100, 100, 200), StreamSpec(1, 100, 200), StreamSpec(1, 100, 20), StreamSpec(3, 100, 2))
 TABLE_7 = (StreamSpec(11, 100, 200), StreamSpec(10, 100, 100), StreamSpec(1, 100, 65), StreamSpec(1, 100, 20))
 
-#: The paper's figures: tuples per second of the best and of the worst plan.
+#: Tuples per second of the best and of the worst plan, as printed in the paper.
 TABLE_8 = {
     "eager NLJ": (1614, 333),
     "lazy NLJ, τ = 5": (1446, 296),

@@ -42,14 +42,14 @@ class RateJump:
         return [self._batch(name, number) for number in range(self.batches)]
 
     def _batch(self, name: str, number: int) -> pa.Table:
-        slow = self.rows_per_s // self.times if name == "b" and number < self.at else self.rows_per_s
+        rows = self.rows_per_s // self.times if name == "b" and number < self.at else self.rows_per_s
         rng = np.random.default_rng([self.seed, number, ord(name)])
         held = self.rows_per_s * WINDOW_S
         columns = {"k": held // 50, "j": held // 2, "m": held // 2}
         return pa.table(
             {
-                "ts": pa.array(number * 1_000_000 + np.sort(rng.integers(0, 1_000_000, slow))),
-                "id": pa.array(np.arange(slow) + number * self.rows_per_s),
-                **{column: pa.array(rng.integers(0, distinct, slow)) for column, distinct in columns.items()},
+                "ts": pa.array(number * 1_000_000 + np.sort(rng.integers(0, 1_000_000, rows))),
+                "id": pa.array(np.arange(rows) + number * self.rows_per_s),
+                **{column: pa.array(rng.integers(0, distinct, rows)) for column, distinct in columns.items()},
             }
         )

@@ -48,7 +48,7 @@ def create_app(content: DashboardContent, token: str, port: int) -> AccessGuard:
         Route("/plotly.js", lambda request: _plotly_response()),
         *(Route(f"/{name}", _serve_static(name, kind)) for name, kind in STATIC_FILES.items()),
         Route("/api/plan", _serve_plan(content)),
-        Route("/api/figures", _serve_figures(content)),
+        Route("/api/figures", _serve_metrics(content)),
         Route("/api/what-if", _serve_what_if(content), methods=["POST"]),
     ]
     return AccessGuard(Starlette(routes=routes), token, port)
@@ -79,7 +79,7 @@ def _serve_plan(content: DashboardContent) -> Any:
     return answer
 
 
-def _serve_figures(content: DashboardContent) -> Any:
+def _serve_metrics(content: DashboardContent) -> Any:
     def answer(request: Request) -> Response:
         since = request.query_params.get("since", "0")
         return JSONResponse(

@@ -24,7 +24,7 @@ _MAX_CHANGES = 200
 class LiveRun:
     """Metrics of a run. A host calls `observe` after each batch, from any thread; the page calls `since`."""
 
-    figures: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES))
+    recent: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES))
     changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_CHANGES))
     status: str = "waiting"
     seen: int = 0
@@ -35,26 +35,26 @@ class LiveRun:
     _plan: Plan | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def observe(self, figures: BatchMetrics) -> None:
+    def observe(self, metrics: BatchMetrics) -> None:
         """Add the metrics of a batch, and log a plan change if its plan differs from that of the last batch."""
         with self._lock:
-            if self._plan is not None and figures.plan != self._plan:
-                self._note(figures.batch, _describe_plan_change(self._plan, figures.plan))
+            if self._plan is not None and metrics.plan != self._plan:
+                self._note(metrics.batch, _describe_plan_change(self._plan, metrics.plan))
             elif self._plan is None:
-                self._note(figures.batch, f"started with {describe_plan(figures.plan)}")
-            self._plan = figures.plan
-            self.figures.append(figures)
+                self._note(metrics.batch, f"started with {describe_plan(metrics.plan)}")
+            self._plan = metrics.plan
+            self.recent.append(metrics)
             self.seen += 1
-            self.rows_in += sum(figures.rows_in.values())
-            self.rows_out += figures.rows_out
-            self.late += sum(figures.late.values())
-            self.shed += sum(figures.shed.values())
+            self.rows_in += sum(metrics.rows_in.values())
+            self.rows_out += metrics.rows_out
+            self.late += sum(metrics.late.values())
+            self.shed += sum(metrics.shed.values())
             self.status = "running"
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Add a line to the log of decisions."""
         with self._lock:
-            self._note(self.figures[-1].batch if self.figures else 0, words)
+            self._note(self.recent[-1].batch if self.recent else 0, text)
 
     def end(self, status: str) -> None:
         with self._lock:
@@ -63,8 +63,8 @@ class LiveRun:
     def since(self, seen: int) -> dict[str, Any]:
         """Return the metrics of batches after the first `seen`, the totals and the whole log."""
         with self._lock:
-            new = min(max(self.seen - seen, 0), len(self.figures))
-            latest = list(self.figures)[len(self.figures) - new :]
+            new = min(max(self.seen - seen, 0), len(self.recent))
+            latest = list(self.recent)[len(self.recent) - new :]
             return {
                 "status": self.status,
                 "seen": self.seen,
@@ -73,8 +73,8 @@ class LiveRun:
                 "changes": list(self.changes),
             }
 
-    def _note(self, batch: int, words: str) -> None:
-        self.changes.append({"at_s": time.time(), "batch": batch, "words": words})
+    def _note(self, batch: int, text: str) -> None:
+        self.changes.append({"at_s": time.time(), "batch": batch, "words": text})
 
 
 def _describe_plan_change(before: Plan, now: Plan) -> str:

@@ -57,9 +57,8 @@ class CountJoinWorkload:
     def table(self, number: int) -> pa.Table:
         rng = np.random.default_rng([self.seed, number])
         rows = self.batches * self.batch_rows
-        times = (
-            (np.arange(rows) + self.rows_per_s) * 1_000_000 // self.rows_per_s
-        )  # from 1 s on, because Spark treats a row at the epoch as late
+        # From 1 s on, because Spark treats a row at the epoch as late.
+        times = (np.arange(rows) + self.rows_per_s) * 1_000_000 // self.rows_per_s
         groups = rng.integers(0, self.groups, rows)
         return pa.table(
             {

@@ -170,9 +170,9 @@ def run_overload(workload: OverloadWorkload) -> OverloadResult:
     sustained = _find_sustained_rate(spark, workload)
     with _temporary_folder() as folder:
         pieces = workload.write(folder / "ready", 2 * sustained, workload.batches * workload.trigger_s)
-        ran, keeping = _run_flooded_query(spark, workload, folder, pieces)
-    most = keeping.estimate_max_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
-    return OverloadResult(workload, sustained, ran, tuple(keeping.decisions), *most)
+        ran, controller = _run_flooded_query(spark, workload, folder, pieces)
+    most = controller.estimate_max_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
+    return OverloadResult(workload, sustained, ran, tuple(controller.decisions), *most)
 
 
 def _find_sustained_rate(spark: SparkSession, workload: OverloadWorkload) -> float:
@@ -220,7 +220,7 @@ def _run_flooded_query(
     _link_file(folder, 0)
     sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
     bound = bind_query(workload.query(), sources)
-    keeping = LoadController(
+    controller = LoadController(
         bound,
         PlanLog(folder / "plans"),
         folder / "checkpoint",
@@ -231,20 +231,19 @@ def _run_flooded_query(
     frame = wm.on_spark(workload.query(), sources, session=spark, plans=folder / "plans")
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(processingTime=f"{round(workload.trigger_s * 1e3)} milliseconds").start()
-    deciding = keeping.start(query)
+    controller_thread = controller.start(query)
     start_s = time.monotonic()
     pause = threading.Event()
     for piece in range(1, pieces):
-        pause.wait(
-            max(0.0, start_s + piece * FILE_SPAN_S - time.monotonic())
-        )  # follows the wall clock, whatever the query does
+        # Files follow the wall clock, however far behind the query is.
+        pause.wait(max(0.0, start_s + piece * FILE_SPAN_S - time.monotonic()))
         if not query.isActive:
             break
         _link_file(folder, piece)
     query.processAllAvailable()
     query.stop()
-    deciding.join()
-    return tuple(list_batches(query)), keeping
+    controller_thread.join()
+    return tuple(list_batches(query)), controller
 
 
 def _link_file(folder: Path, piece: int) -> None:

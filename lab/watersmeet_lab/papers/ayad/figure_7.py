@@ -31,7 +31,7 @@ def figure_7(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figure 7: the best plan to approximate",
         "From the cost model: the three plans of Example 1, each with the drop boxes that maximize its output. "
-        "Dots: our engine with the same shares, on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's "
+        f"Dots: our engine with the same shares, on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's "
         "streams, but no stream "
         f"below {MIN_KEEP_SHARE:.0%}.",
         (*_coefficient_claims(), *_point_claims(), *_crossing_claims(), _search_claim(), _engine_claim(measured)),

@@ -142,10 +142,10 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             "more than an order of magnitude",
             times_text,
             holds=all(ratio > 5 for ratio in times),
-            reason="of the rows our NLW-join reads, "
-            f"{max(each[NLW].out_of_window_share for each in measured.values()):.1%} at most are "
-            "outside the window, "
-            "because its buffers are in time order and rows are evicted at the front; MW-join saves comparisons only "
+            reason="at most "
+            f"{max(each[NLW].out_of_window_share for each in measured.values()):.1%} of the rows that our NLW-join "
+            "reads are outside the window, because its buffers are in time order and rows are evicted at the "
+            "front; MW-join saves comparisons only "
             "by its loop order, shortest buffer first",
         ),
         shape_claim(

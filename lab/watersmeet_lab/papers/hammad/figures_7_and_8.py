@@ -130,9 +130,9 @@ def _ten_times_claim(measured: Measured) -> Claim:
         "almost ten times",
         ", ".join(f"{ratios[ways]:.2f} times ({work[ways]:.2f} in comparisons) {ways}-way" for ways in ratios),
         holds=all(ratio > 5 for ratio in ratios.values()),
-        reason="of the rows our NLW-join reads, "
-        f"{max(by_name[NLW].out_of_window_share for by_name in measured.values()):.1%} at most are "
-        "outside the window, "
-        "because its buffers are in time order and rows are evicted at the front: with stores of similar rates, the "
+        reason="at most "
+        f"{max(by_name[NLW].out_of_window_share for by_name in measured.values()):.1%} of the rows that our NLW-join "
+        "reads are outside the window, because its buffers are in time order and rows are evicted at the "
+        "front: with stores of similar rates, the "
         "sweep has little to save",
     )

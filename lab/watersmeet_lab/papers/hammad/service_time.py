@@ -3,9 +3,9 @@
 A kernel is called once per block, with the rows in its buffers as old rows. Laying those out is not part of serving a
 tuple, so it is measured separately, with a block of a single row, and subtracted. The comparisons are exact.
 
-A call first evicts rows that its own rows cannot reach. So rows that only a slow stream's silence kept are not read
-again in the next block. Comparisons equal those of one call over everything. The same holds for rows read, except in
-Figure 9c, whose setting mentions it.
+A call first evicts rows that its own rows cannot reach. So rows that were kept only because a slow stream sent nothing
+are not read again in the next block. Comparisons equal those of one call over everything. The same holds for rows read,
+except in Figure 9c, whose setting mentions it.
 """
 
 from __future__ import annotations
