@@ -1,4 +1,4 @@
-"""A query's text means the query."""
+"""A query that is printed and parsed again is the same query."""
 
 from __future__ import annotations
 

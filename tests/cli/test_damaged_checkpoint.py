@@ -145,8 +145,8 @@ def test_a_checkpoint_of_an_older_version_is_refused_in_one_sentence(tmp_path: P
         json.dumps({"format": 1, "query": QUERY, "streams": {}, "out": None}, indent=2)
     )
     (tmp_path / "ckpt" / "batches" / "0000000000.json").write_text('{"files": {"a": ["0.csv"], "b": ["0.csv"]}}')
-    for said in (run(tmp_path).stderr, repair(tmp_path).stderr):
-        assert "was written by an older version of Watersmeet: start again with a new checkpoint" in said
+    for message in (run(tmp_path).stderr, repair(tmp_path).stderr):
+        assert "was written by an older version of Watersmeet: start again with a new checkpoint" in message
 
 
 # --- the output directory

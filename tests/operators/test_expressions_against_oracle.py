@@ -1,4 +1,4 @@
-"""Every expression, on every row, is what the oracle says it is.
+"""Every expression has the oracle's value on every row.
 
 The two share no code: the oracle goes row by row in Python, the engine column by column in Arrow. Where the oracle
 raises on some row (overflow), the engine may raise as well or, where it need not look at that row's argument at all,

@@ -137,9 +137,9 @@ def test_the_command_saves_the_measured_profile(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("watersmeet.cli.calibrate.measure_profile", lambda progress, quick: measured_profile)
     run_calibration(quick=True, as_json=True)
-    said = json.loads(capsys.readouterr().out)
-    assert Profile.from_json(json.dumps(said["profile"])) == measured_profile == load_profile()
-    assert said["saved"] == str(tmp_path / "watersmeet" / "profile.json")
+    printed = json.loads(capsys.readouterr().out)
+    assert Profile.from_json(json.dumps(printed["profile"])) == measured_profile == load_profile()
+    assert printed["saved"] == str(tmp_path / "watersmeet" / "profile.json")
     run_calibration(quick=True)
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown

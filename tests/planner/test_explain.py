@@ -1,4 +1,4 @@
-"""Predicted costs: figures that follow from round statistics, their provenance, and the chosen plan."""
+"""Predicted costs: numbers that follow from simple statistics, their provenance, and the chosen plan."""
 
 from __future__ import annotations
 

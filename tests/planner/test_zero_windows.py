@@ -1,4 +1,4 @@
-"""Costs of windows of length 0: finite for every plan, and never so small that rows out seem to be impossible."""
+"""Costs of windows of length 0: finite for every plan, and never so small that no output seems possible."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ def test_batches_from_an_iterator_are_read_once_and_late_rows_are_counted() -> N
     whole = {name: wm.stream(list(batches), time="ts") for name, batches in tables.items()}
     once = {name: wm.stream(iter(batches), time="ts") for name, batches in tables.items()}
     shares = {"a": RoleShares(0.6, 0.5), "b": RoleShares(0.3, 0.8)}
-    wanted, found = (collect_allocated(wm.sql(QUERY), streams, shares) for streams in (whole, once))
-    assert _pairs(found) == _pairs(wanted)
+    expected, found = (collect_allocated(wm.sql(QUERY), streams, shares) for streams in (whole, once))
+    assert _pairs(found) == _pairs(expected)
     for entry in json.loads(found.schema.metadata[b"watersmeet"])["ledger"].values():
         assert entry["arrived"] == entry["kept"] + entry["shed"] + entry["late"]
 
@@ -228,8 +228,8 @@ def test_the_best_division_is_computed_from_the_rates_of_the_streams() -> None:
     assert shares["a"]["window"] == shares["b"]["window"] == 1
     assert min(shares["a"]["probe"], shares["b"]["probe"]) == 0, "all probes go from the smaller window into the larger"
     least = wm.allocate(QUERY, _streams(2), service_per_s=50_000, least_per_s=(10_000, 10_000))
-    wanted = json.loads(least.schema.metadata[b"watersmeet"])["allocation"]["shares"]
-    assert all(each["probe"] > 0 for each in wanted.values())
+    expected = json.loads(least.schema.metadata[b"watersmeet"])["allocation"]["shares"]
+    assert all(each["probe"] > 0 for each in expected.values())
 
 
 def test_queries_that_cannot_be_divided_are_refused() -> None:

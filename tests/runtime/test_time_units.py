@@ -39,8 +39,8 @@ def join_streams(left: str, right: str) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("left", PER_SECOND)
 @pytest.mark.parametrize("right", PER_SECOND)
 def test_streams_of_any_units_are_joined_by_the_same_clock_and_keep_their_own_values(left: str, right: str) -> None:
-    wanted = [((NOW_S + a) * PER_SECOND[left], (NOW_S + b) * PER_SECOND[right]) for a, b in PAIRS]
-    assert join_streams(left, right) == wanted
+    expected = [((NOW_S + a) * PER_SECOND[left], (NOW_S + b) * PER_SECOND[right]) for a, b in PAIRS]
+    assert join_streams(left, right) == expected
 
 
 @pytest.mark.parametrize("spelling", ["µs", "μs", "us"])

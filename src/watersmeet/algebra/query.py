@@ -76,7 +76,8 @@ class Star:
 class Query:
     """A query as written: names not yet resolved, types unknown.
 
-    `all_pairs_us` is form 1 (`WINDOW = n unit`). `pairs` are forms 2 and 3 and the directed ones. `text` is the
+    `all_pairs_us` is `WINDOW = length`, one bound for all pairs. `pairs` are the constraints of single pairs, `DWINDOW`
+    included. `text` is the
     caller's text, for error messages.
     """
 
@@ -205,7 +206,7 @@ class BoundQuery:
 
     @property
     def waits_for_watermark(self) -> bool:
-        """Whether rows are released only behind the watermark: row-count windows are decided in time order."""
+        """Whether rows wait for the watermark: a ROWS window counts its rows in time order."""
         return any(isinstance(source.window, RowsWindow) for source in self.sources)
 
     @property

@@ -1,4 +1,4 @@
-"""Windows, which rows of a stream are valid at an instant, and the time bounds that they imply.
+"""Windows: the rows of a stream that are valid at an instant, and the time bounds that follow.
 
 Every window kind gives each row a validity interval `[ts, end]`: the instants at which the row is inside. A combination
 of rows is a result when the largest `ts` among them lies in every row's interval. The join kernels know nothing else

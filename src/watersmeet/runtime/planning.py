@@ -69,7 +69,7 @@ class PlanningSample:
         return sum(table.num_rows for table in self.tables.values())
 
     def arrival_pattern(self) -> ArrivalPattern:
-        """Return how rows arrive, judged by the span of their event times."""
+        """Return the arrival pattern, judged by the span of the event times."""
         spans_us = [int(times.max()) - int(times.min()) for times in self.times.values() if times.size > 1]
         span_s = max(spans_us, default=0) / 1e6
         if span_s <= 0:

@@ -229,8 +229,8 @@ def name_outputs(
 ) -> list[tuple[Output, Span | None]]:
     """Return the outputs in order, each with its span in the text; names are unique."""
     candidates = list(_list_candidates(select, scope, bind))
-    wanted = Counter(candidate.alias or candidate.short for candidate in candidates)
-    names = [c.alias or (c.short if wanted[c.short] == 1 else c.long) for c in candidates]
+    name_counts = Counter(candidate.alias or candidate.short for candidate in candidates)
+    names = [c.alias or (c.short if name_counts[c.short] == 1 else c.long) for c in candidates]
     _check_unique(candidates, names)
     return [(Output(name, candidate.expr), candidate.span) for name, candidate in zip(names, candidates, strict=True)]
 

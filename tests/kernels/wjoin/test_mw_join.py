@@ -1,4 +1,4 @@
-"""MW-join where the paper's text loses results, repeats them, blocks, or is silent."""
+"""MW-join in cases where the paper's text loses or repeats results, blocks, or specifies nothing."""
 
 from __future__ import annotations
 

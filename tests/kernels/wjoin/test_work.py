@@ -1,4 +1,4 @@
-"""Costs of the algorithms, by their counters: the paper's figures as orders, never as times."""
+"""Work of the algorithms, by their counters: the rankings in the paper's figures, never its times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The regret suite: its coverage, equal rows from every plan, and correct figures."""
+"""Plan regret: coverage of its workloads, equal rows from every plan, and correct numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input that a change probes first, if the plan does not say."""
+"""The input that a change probes first, if the plan names none."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def check_shedding_costs() -> None:
         assert spark.cpu_per_s > here.cpu_per_s + 0.001
 
 
-def check_state_figures() -> None:
+def check_state_metrics() -> None:
     """Check that the metrics of a batch count windows and combinations."""
     run = wm.run(EVERY_SECOND, _slow_streams(), wm.plan(drop={"a": 0.1}))
     _, figures = run_batch_with_metrics(run, 0, next(run.read_rounds()))
@@ -146,7 +146,7 @@ CHECKS = (
     check_exact_without_limits,
     check_budgets,
     check_shedding_costs,
-    check_state_figures,
+    check_state_metrics,
 )
 
 

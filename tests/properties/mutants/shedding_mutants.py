@@ -264,6 +264,6 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
             "combinations are not counted as state",
             (Patch(ShedAggregation, "rows", _report_no_state), Patch(ShedAggregation, "nbytes", _report_no_state)),
         ),
-        checks.check_state_figures,
+        checks.check_state_metrics,
     ),
 )

@@ -166,9 +166,9 @@ def measure_and_model(
 def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasurements]) -> Claim:
     """Return the claim that model and measurement rank the plans alike."""
     counts = {part: each.count_agreements(each.model) for part, each in parts.items()}
-    alike, asked = _sum_agreements(counts.values())
+    alike, compared = _sum_agreements(counts.values())
     by_ours = _sum_agreements(each.count_agreements(each.kernels) for each in parts.values())
-    share = alike / asked if asked else 1.0
+    share = alike / compared if compared else 1.0
     wrong = Counter(
         (slow, fast) for each in parts.values() for slow, fast, right in each.compare_rankings(each.model) if not right
     )
@@ -177,7 +177,7 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasuremen
         name,
         statement,
         "the ranking is the same almost all the time",
-        f"{alike} of {asked} pairs of plans that differ by more than {_TIE:.0%} are ranked as the model ranks them "
+        f"{alike} of {compared} pairs of plans that differ by more than {_TIE:.0%} are ranked as the model ranks them "
         f"({share:.0%}); by part " + ", ".join(f"({part}) {right} of {of}" for part, (right, of) in counts.items()),
         holds=share > 0.8,
         difference="" if share > 0.95 else f"against the model, {mostly}; {_explain_by_kernels(by_ours)}",

@@ -235,7 +235,7 @@ class ResultSet:
         return [batch if emitted.all() else batch.filter(pa.array(emitted))]
 
     def _find_shown(self, groups: Int64s, sums: GroupSums) -> Bools:
-        """Return which groups are shown: those that are not empty and for which HAVING is true.
+        """Return a mask of the groups that are shown: those that are not empty and for which HAVING is true.
 
         HAVING never sees an empty group.
         """
@@ -247,7 +247,7 @@ class ResultSet:
         return shown
 
     def _find_changed(self, outputs: list[pa.Array[Any]], again: Bools, groups: Int64s, then: GroupSums) -> Bools:
-        """Return which of the groups that are shown again have a different row than before."""
+        """Return, for the groups that are shown again, a mask of those whose row differs from before."""
         size = int(np.count_nonzero(again))
         changed = np.zeros(size, np.bool_)
         if not size:
@@ -364,7 +364,7 @@ def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:
 
 
 def _find_unequal_values(left: pa.Array[Any], right: pa.Array[Any]) -> Bools:
-    """Return where two columns show different values. NaN equals NaN, and NULL equals NULL."""
+    """Return a mask of the rows in which two columns differ. NaN equals NaN, and NULL equals NULL."""
     if pa.types.is_null(left.type):
         return np.zeros(len(left), np.bool_)
     codes = ValueCodes.for_type(left.type)

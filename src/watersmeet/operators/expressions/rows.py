@@ -46,7 +46,7 @@ class EvaluationRows:
         return broadcast(self.evaluate_datum(expr), self.length)
 
     def evaluate_predicate(self, expr: Expr) -> Bools:
-        """Return where the predicate is true. NULL is not true."""
+        """Return a mask of the rows on which the predicate is true. NULL is not true."""
         return find_true_rows(self.evaluate_array(expr))
 
     def select(self, numbers: RowNumbers) -> EvaluationRows:

@@ -60,7 +60,7 @@ class DropBox:
         return int(Fraction(self.keep) * 2**64) - 2**63 if self.is_dropping else 2**63 - 1
 
     def select_kept(self, table: pa.Table) -> NDArray[np.bool_]:
-        """Return which rows are kept."""
+        """Return a mask of the rows that are kept."""
         if not self.is_dropping:
             return np.ones(table.num_rows, np.bool_)
         hashes = hash_rows(table)
@@ -68,7 +68,7 @@ class DropBox:
         return self.select_kept_hashes(hashes)
 
     def select_kept_hashes(self, hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows are kept, given their hashes."""
+        """Return a mask of the rows that are kept, given their hashes."""
         return hashes < self.hash_limit if self.is_dropping else np.ones(hashes.size, np.bool_)
 
 

@@ -314,7 +314,7 @@ def _build_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions:
 
 
 def _format_grid(bound: BoundQuery, grid: BucketGrid) -> str:
-    """Return the axes as text. It is equal for two plans of a query just when both place every row alike."""
+    """Return the axes as text. It is the same for two grids of a query if and only if both place every row alike."""
     return " × ".join(f"{axis.share} by {_format_axis(bound, axis)}" for axis in grid.axes)
 
 
