@@ -12,10 +12,10 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-long quick coverage faults lint types contract format kernels bench papers java chromium clean distclean
+.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench papers java chromium clean distclean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: kernels ## join a year of real flights as three streams on Spark, and check the result
 	@bash scripts/java.sh || echo "Continuing without Java: the demo runs in one process." >&2
@@ -27,10 +27,15 @@ test: lint types contract kernels ## run all checks and tests; required before a
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src lab tests </dev/null
 
 # WATERSMEET_SEED=100000 checks other seeds.
-test-long: kernels ## run the generated tests at ten times the volume of `make test`
+test-long: kernels ## run the generated tests at ten times the volume of `make test`, and install the wheel in an empty environment
 	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-10} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
 		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
 		tests/spark/test_embedded_equals_spark.py </dev/null
+	WATERSMEET_INSTALL=1 $(BIN)/pytest -s tests/packaging/test_wheel.py </dev/null
+
+# It uses environments of its own in build/oldest. ONLY=core or ONLY=spark runs one of the two.
+test-oldest: ## run the quick tests with the oldest supported versions of all dependencies
+	PYTHON="$(PYTHON)" WORKERS=$(WORKERS) bash scripts/test_oldest.sh $(ONLY)
 
 quick: kernels ## run the tests without the long property tests, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import watersmeet as wm
+from watersmeet.algebra.arrow_types import NARROW_DECIMALS
 from watersmeet.operators.expressions.casts import convert
 from watersmeet.operators.keys import encode_keys
 
@@ -50,8 +51,7 @@ def test_a_decimal_converts_as_python_converts_it(
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (pa.decimal32(5, 2), "4.35"),
-        (pa.decimal64(15, 3), "123456789012.345"),
+        *([(pa.decimal32(5, 2), "4.35"), (pa.decimal64(15, 3), "123456789012.345")] if NARROW_DECIMALS else []),
         (pa.decimal256(60, 30), "1.15"),
         (pa.decimal256(76, 0), "9" * 76),
         (pa.decimal128(3, -2), "12300"),

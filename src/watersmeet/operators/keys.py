@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import is_bytes, is_text
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.kernels.hashing import hash_slices
 from watersmeet.operators.arrow_arrays import view_buffer
@@ -22,7 +23,7 @@ _CANONICAL_NAN = np.float64("nan")
 
 def has_exact_codes(kind: pa.DataType) -> bool:
     """Return whether keys of this type fit into their codes."""
-    return not (_is_bytes_like(kind) or _is_wide(kind))
+    return not (is_text(kind) or is_bytes(kind) or _is_wide(kind))
 
 
 def encode_keys(keys: pa.Array[Any]) -> NDArray[np.int64]:
@@ -41,16 +42,11 @@ def encode_keys(keys: pa.Array[Any]) -> NDArray[np.int64]:
     kind = keys.type
     if pa.types.is_floating(kind):
         return _encode_floats(keys)
-    if _is_bytes_like(kind):
+    if is_text(kind) or is_bytes(kind):
         return _hash_bytes(keys)
     if _is_wide(kind):
         return _hash_wide_values(keys)
     return _encode_fixed_width(keys)
-
-
-def _is_bytes_like(kind: pa.DataType) -> bool:
-    tests = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
-    return any(getattr(pa.types, test)(kind) for test in tests)
 
 
 def _is_wide(kind: pa.DataType) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import is_bytes_view, is_list_view, is_text_view
 from watersmeet.operators.arrow_arrays import index_array
 
 PartitionKey = tuple[str | None, ...]
@@ -75,13 +76,7 @@ def group_by_partition(columns: list[pa.Array[Any]], length: int) -> tuple[NDArr
     return groups.reshape(-1).astype(np.int64), list(values)
 
 
-_LIST_TYPE_TESTS = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
+_LIST_TYPE_TESTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, is_list_view)
 
 
 def _to_plain_type(column: pa.Array[Any]) -> pa.Array[Any]:
@@ -102,7 +97,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
     if pa.types.is_boolean(kind):
         return pa.int8()
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if is_text_view(kind) or is_bytes_view(kind):
         return pa.large_binary()
     if pa.types.is_decimal(kind) and kind.bit_width < 128:
         return pa.decimal128(kind.precision, kind.scale)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import is_bytes, is_text
 from watersmeet.kernels.hashing import hash_int32s, hash_int64s, hash_strings
 from watersmeet.operators.arrow_arrays import view_buffer
 
@@ -202,13 +203,7 @@ _HASHES: tuple[tuple[Callable[[pa.DataType], bool], HashFunction], ...] = (
     (pa.types.is_duration, _hash_timestamps),
     (pa.types.is_time, _hash_times),
     (pa.types.is_decimal, _hash_decimals),
-    (
-        lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
-        _hash_bytes,
-    ),
-    (
-        lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
-        _hash_bytes,
-    ),
+    (is_text, _hash_bytes),
+    (is_bytes, _hash_bytes),
     (pa.types.is_fixed_size_binary, _hash_bytes),
 )

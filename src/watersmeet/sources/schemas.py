@@ -7,12 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import BYTES_VIEWS, TEXT_VIEWS
 from watersmeet.errors import InputError, abbreviate, listing
 
 #: Levels of nested types that are searched for views.
 MAX_TYPE_DEPTH = 64
 
-_VIEW_REPLACEMENTS: dict[pa.DataType, pa.DataType] = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEW_REPLACEMENTS: dict[pa.DataType, pa.DataType] = {
+    **dict.fromkeys(TEXT_VIEWS, pa.string()),
+    **dict.fromkeys(BYTES_VIEWS, pa.binary()),
+}
 
 
 def describe_schema_difference(first: pa.Schema, other: pa.Schema) -> str | None:
@@ -67,9 +71,6 @@ def _replace_views(kind: pa.DataType, levels: int = MAX_TYPE_DEPTH) -> pa.DataTy
     """Return the type with strings and binaries in place of views; the same type where it has none.
 
     Types that are nested deeper than `levels` keep their views, because Python's recursion is bounded.
-
-    >>> _replace_views(pa.struct([("tags", pa.list_(pa.string_view()))]))
-    StructType(struct<tags: list<item: string>>)
     """
     if kind in _VIEW_REPLACEMENTS:
         return _VIEW_REPLACEMENTS[kind]

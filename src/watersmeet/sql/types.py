@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import BYTES_VIEWS, NARROW_DECIMALS, TEXT_VIEWS
 from watersmeet.algebra.expressions import Expr, Literal
 from watersmeet.algebra.render import format_type
 from watersmeet.errors import QueryError, Span
@@ -63,10 +64,10 @@ _FAMILY_TYPES: dict[Family, list[pa.DataType]] = {
         pa.uint32(),
         pa.uint64(),
     ],
-    Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
+    Family.DECIMAL: [*NARROW_DECIMALS, pa.decimal128(1), pa.decimal256(1)],
     Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
-    Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
-    Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
+    Family.STRING: [pa.string(), pa.large_string(), *TEXT_VIEWS],
+    Family.BINARY: [pa.binary(), pa.large_binary(), *BYTES_VIEWS, pa.binary(1)],
     Family.DATE: [pa.date32(), pa.date64()],
     Family.TIMESTAMP: [pa.timestamp("us")],
     Family.TIME: [pa.time32("s"), pa.time64("us")],
@@ -143,7 +144,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     """
     if isinstance(kind, pa.DictionaryType):
         return plain_type(kind.value_type)
-    if isinstance(kind, pa.Decimal32Type | pa.Decimal64Type):
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
         return pa.decimal128(kind.precision, kind.scale)
     return pa.float32() if kind == pa.float16() else _ONE_TYPE.get(family_of(kind), kind)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import is_bytes_view, is_text_view
 from watersmeet.errors import InputError, listing
 
 _LONGEST_ITEM = 64
@@ -104,8 +105,10 @@ def _decode_storage(column: pa.ChunkedArray[Any], name: str) -> pa.ChunkedArray[
         return _decode_storage(pa.chunked_array(stored, cast("Any", kind.storage_type)), name)
     if pa.types.is_nested(kind):
         raise InputError(f'column "{name}" is {kind}, which has no statistics', hint="measure columns of single values")
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
+    if is_text_view(kind):
+        return column.cast(pa.large_string())
+    if is_bytes_view(kind):
+        return column.cast(pa.large_binary())
     return column
 
 

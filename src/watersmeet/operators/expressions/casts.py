@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.algebra.arrow_types import is_bytes, is_text
 from watersmeet.algebra.expressions import Cast
 from watersmeet.errors import QueryError
 from watersmeet.operators.arrow_arrays import view_buffer
@@ -80,7 +81,7 @@ def convert(values: Array, kind: pa.DataType) -> Array:
         return values
     if pa.types.is_null(values.type) or pa.types.is_null(kind):
         return make_nulls(kind, len(values))
-    if _is_text(values.type) and not (_is_text(kind) or _is_bytes(kind)):
+    if is_text(values.type) and not (is_text(kind) or _is_bytes(kind)):
         return parse_text(values, kind)
     for is_kind, convert_to_kind in _RULES:
         if is_kind(kind):
@@ -207,7 +208,7 @@ def _to_boolean(values: Array, kind: pa.DataType) -> Array:
 
 def _to_text(values: Array, kind: pa.DataType) -> Array:
     written = values.type
-    plain = pa.types.is_integer(written) or pa.types.is_boolean(written) or _is_text(written) or _is_bytes(written)
+    plain = pa.types.is_integer(written) or pa.types.is_boolean(written) or is_text(written) or _is_bytes(written)
     if plain:
         return values.cast(kind)
     if pa.types.is_date(written):
@@ -271,12 +272,8 @@ def _parse_date(text: str) -> dt.date | None:
         return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
-    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(kind))
+    return is_bytes(kind) or bool(pa.types.is_fixed_size_binary(kind))
 
 
 _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., Array]], ...] = (
@@ -284,7 +281,7 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., Array]], ...] =
     (pa.types.is_floating, to_float),
     (pa.types.is_decimal, to_decimal),
     (pa.types.is_boolean, _to_boolean),
-    (_is_text, _to_text),
+    (is_text, _to_text),
     (pa.types.is_date, _to_date),
     (pa.types.is_timestamp, _to_timestamp),
     (pa.types.is_duration, _to_duration),

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import BYTES_VIEWS, TEXT_VIEWS
 from watersmeet.errors import InputError
 from watersmeet.operators.expressions.temporal import convert_unit
 
@@ -27,8 +28,8 @@ _SUBSTITUTES: dict[pa.DataType, pa.DataType] = {
     pa.time32("s"): pa.time64("ns"),
     pa.time32("ms"): pa.time64("ns"),
     pa.time64("us"): pa.time64("ns"),
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
+    **dict.fromkeys(TEXT_VIEWS, pa.string()),
+    **dict.fromkeys(BYTES_VIEWS, pa.binary()),
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
 }
