@@ -246,7 +246,7 @@ def _is_participle(node: ast.AST) -> bool:
         return False
     decorators = {ast.unparse(each).split(".")[-1] for each in node.decorator_list}
     name = node.name.strip("_")
-    if "_" in name or decorators & {"property", "cached_property", "setter"}:
+    if "_" in name or name != name.lower() or decorators & {"property", "cached_property", "setter"}:
         return False
     return (name.endswith("ed") and name not in NOT_PARTICIPLES) or name in IRREGULAR_PARTICIPLES
 

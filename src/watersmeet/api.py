@@ -1,49 +1,83 @@
-"""The public functions of Watersmeet: `wm.sql`, `wm.explain`, `wm.collect`, `wm.run`, `wm.on_spark` and others."""
+"""The public functions of Watersmeet, in the order in which a user meets them.
+
+Every function that runs a query takes the same options, by keyword. `plan` pins the plan. `budget` is the CPU and
+memory that the query may use. `shed` allows it to drop rows that exceed them. `stats` declares statistics by stream.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, parse_tree
+from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, NestedPairs, Plan, parse_tree
 from watersmeet.algebra.query import Query
+from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.models.kang_limited import Pair
-from watersmeet.planner.plan_cost import Budget
+from watersmeet.planner.plan_cost import Budget, CostedPlan, OperatorCost, PlanCost
 from watersmeet.runtime.embedded import allocation
-from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.embedded.adaptive import StartingPlan
-from watersmeet.runtime.embedded.run import EmbeddedRun, Sources
-from watersmeet.runtime.planning import choose_spark_plan, explain_run
-from watersmeet.runtime.statistics import infer_schema_from_stats
-from watersmeet.sources.declarations import Duration, Relation, Stream, parse_duration_us, relation, stream
-from watersmeet.sql.binder import bind
+from watersmeet.runtime.embedded.adaptive import Decision
+from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, Sources
+from watersmeet.runtime.job import Job, make_job
+from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan
+from watersmeet.sources.declarations import Duration, parse_duration_us, relation, stream
 from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from watersmeet.runtime.spark.load_controller import LoadController
+    from watersmeet.runtime.spark.running_query import RunningQuery
+
 __all__ = [
+    "BatchMetrics",
     "Budget",
+    "CostedPlan",
+    "Decision",
+    "Explanation",
+    "Job",
+    "Ledger",
+    "OperatorCost",
+    "PlanCost",
+    "Run",
+    "SheddingDecision",
     "SheddingPolicy",
     "allocate",
     "collect",
     "declare_stats",
     "explain",
+    "job",
     "keep_up",
     "on_spark",
     "plan",
+    "plan_within",
     "relation",
     "run",
     "session",
     "sql",
+    "start",
     "stream",
 ]
+
+#: A running embedded query, as `wm.run` returns it.
+Run = EmbeddedRun
+
+#: Value of a setting of Spark.
+SparkSetting = str | int | float | bool
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def sql(text: str) -> Query:
@@ -51,11 +85,59 @@ def sql(text: str) -> Query:
     return parse(text)
 
 
+def explain(  # noqa: PLR0913 - keyword-only options of a query
+    query: Query | str,
+    streams: SourcesOrStats,
+    *,
+    plan: Plan | Mapping[str, object] | None = None,
+    budget: Budget | None = None,
+    shed: bool | SheddingPolicy = False,
+    stats: Mapping[str, StreamStats] | None = None,
+    all_plans: bool = False,
+    engine: str = "embedded",
+    buckets: int | None = None,
+) -> Explanation:
+    """Return the plan that would run, its predicted cost and the costs of the other plans, before anything runs.
+
+    A stream may be declared by its statistics alone (`wm.stats`). `stats` overrides statistics that would be measured
+    from the data. With a `budget` and `shed`, the plan is the one that sheds just enough rows. With `engine="spark"`,
+    `buckets` has the same meaning as for `on_spark`: by default one per shuffle partition of the active session, or one
+    per core.
+
+    >>> about = explain(
+    ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
+    ...     {"a": declare_stats(rate=1000, distinct={"k": 500}), "b": declare_stats(rate=1000, distinct={"k": 500})},
+    ... )
+    >>> about.chosen.cost.rows_out_per_s
+    40000.0
+    """
+    described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats)
+    return described.explain(engine=engine, all_plans=all_plans, buckets=buckets)
+
+
+def _accept_positional_plan(function: Callable[P, R]) -> Callable[P, R]:
+    """Accept the plan as third positional argument, as earlier versions did, and warn."""
+
+    @wraps(function)
+    def accept(*arguments: P.args, **options: P.kwargs) -> R:
+        if len(arguments) == 3:
+            warnings.warn(
+                f"pass the plan by name: wm.{function.__name__}(query, streams, plan=...)",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            *arguments, options["plan"] = arguments  # type: ignore[assignment] # by design
+        return function(*arguments, **options)
+
+    return accept
+
+
+@_accept_positional_plan
 def collect(
     query: Query | str,
     streams: Sources,
-    plan: Plan | Mapping[str, Any] | None = None,
     *,
+    plan: Plan | Mapping[str, object] | None = None,
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
@@ -75,14 +157,15 @@ def collect(
     `table.schema.metadata[b"watersmeet"]` holds the ledger as JSON: rows that arrived, were kept, shed or late, per
     stream.
     """
-    return run(query, streams, plan, budget=budget, shed=shed, stats=stats, evaluate=evaluate).collect()
+    return job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats).collect(evaluate=evaluate)
 
 
+@_accept_positional_plan
 def run(
     query: Query | str,
     streams: Sources,
-    plan: Plan | Mapping[str, Any] | None = None,
     *,
+    plan: Plan | Mapping[str, object] | None = None,
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
@@ -90,78 +173,49 @@ def run(
 ) -> EmbeddedRun:
     """Start the query in this process: iterate over its `batches()`, read its `ledger`, or feed it with `advance`.
 
-    `budget`, `shed`, `stats` and `evaluate` have the same meaning as for `collect` and `explain`.
+    The options have the same meaning as for `collect`.
     """
-    pinned = _to_plan(plan)
-    if budget is None and not shed:
-        return embedded.start_run(query, streams, pinned, evaluate=evaluate, stats=stats)
-    policy = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
-    about = _explain(query, streams, stats, pinned, budget, policy=policy)
-    affordable = about.choose_shedding_plan(shed=bool(shed))
-    if pinned is not None:
-        return embedded.start_run(query, streams, affordable or pinned, evaluate=evaluate, stats=stats)
-    starting_plan = StartingPlan(affordable or about.plan, about.budget, policy if shed else None)
-    return embedded.start_run(query, streams, starting_plan=starting_plan, evaluate=evaluate, stats=stats)
+    return job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats).run(evaluate=evaluate)
 
 
-def plan_within(
+def job(
     query: Query | str,
-    streams: Sources,
-    budget: Budget | None,
+    streams: SourcesOrStats,
     *,
+    plan: Plan | Mapping[str, object] | None = None,
+    budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
-    engine: str = "embedded",
-) -> Plan | None:
-    """Return a plan that sheds just enough rows to stay within a budget, or None if no row must be shed.
+) -> Job:
+    """Return a query, its streams and its options as one value, for repeated use.
 
-    Use it for `on_spark`, for example. If shedding is not allowed (`shed`) or does not help, the query is refused, and
-    the error lists the remedies.
-    """
-    policy = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
-    return _explain(query, streams, stats, None, budget, policy=policy, engine=engine).choose_shedding_plan(
-        shed=bool(shed)
-    )
+    The query is parsed and bound once, and mistakes are reported at once.
 
-
-def allocate(  # noqa: PLR0913 - keyword-only options of a query
-    query: Query | str,
-    streams: Sources,
-    *,
-    probes: str = allocation.BEST,
-    windows: str = allocation.BEST,
-    service_per_s: float = float("inf"),
-    memory_rows: float = float("inf"),
-    least_per_s: tuple[float, float] = (0.0, 0.0),
-    least_rows: tuple[float, float] = (0.0, 0.0),
-    stats: Mapping[str, StreamStats] | None = None,
-    seed: int = 0,
-) -> pa.Table:
-    """Run a join of two streams with too little CPU or memory, divided by a strategy of the third paper.
-
-    `probes` decides which rows probe: MaxA, MaxB, by rate, by window or equal. `windows` decides which rows are stored:
-    MaxA, MaxB, proportional, inverse or equal. "best" chooses the best strategy by formula. A is the first stream of
-    the query. The metadata of the table holds the shares.
+    >>> pairs = job(
+    ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
+    ...     {"a": declare_stats(rate=1000), "b": declare_stats(rate=1000)},
+    ...     budget=Budget(processors=2),
+    ... )
+    >>> pairs.explain().feasible
+    True
     """
     parsed = parse(query) if isinstance(query, str) else query
-    about = _explain(parsed, streams, stats, None, None)
-    limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
-    return allocation.collect_within_limits(
-        parsed, streams, about.workload, about.config, limits, probes, windows, seed
-    )
+    return make_job(parsed, streams, plan=_to_plan(plan), budget=budget, shed=shed, stats=stats)
 
 
-def on_spark(
+def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     streams: Sources,
     *,
-    plan: Plan | Mapping[str, Any] | None = None,
-    session: Any = None,
+    plan: Plan | Mapping[str, object] | None = None,
+    budget: Budget | None = None,
+    shed: bool | SheddingPolicy = False,
+    stats: Mapping[str, StreamStats] | None = None,
+    session: SparkSession | None = None,
     buckets: int | None = None,
     plans: str | Path | None = None,
-    stats: Mapping[str, StreamStats] | None = None,
     checkpoint: str | Path | None = None,
-) -> Any:
+) -> DataFrame:
     """Return the query's rows as a Spark DataFrame, which any Spark sink can write.
 
     The DataFrame is streaming if any of its streams is, else finite. `session` is the SparkSession to use, by default
@@ -169,63 +223,69 @@ def on_spark(
     shuffle partition. `plans` is the directory of a `PlanLog` (`watersmeet.runtime.spark.plan_log`), through which the
     plan of a streaming query changes while it runs.
 
-    `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location with which the
-    caller starts the streaming query. The bucket grid is then chosen by the measured rates of the streams and stored
-    there, and a restart keeps it. Without it, a streaming query chooses its grid by declared rates alone, so that a
-    restart chooses the same one.
+    `plan`, `budget`, `shed` and `stats` have the same meaning as for `collect` and `explain`. `checkpoint` is the
+    checkpoint location with which the caller starts the streaming query. The bucket grid is then chosen by the measured
+    rates of the streams and stored there, and a restart keeps it. Without it, a streaming query chooses its grid by
+    declared rates alone, so that a restart chooses the same one.
     """
-    from watersmeet.runtime.spark import host
-
-    return host.on_spark(
-        query,
-        streams,
-        plan=_to_plan(plan),
-        session=session,
-        buckets=buckets,
-        plans=plans,
-        stats=stats,
-        checkpoint=checkpoint,
-    )
+    described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats)
+    return described.to_spark(session=session, buckets=buckets, plans=plans, checkpoint=checkpoint)
 
 
-def keep_up(  # noqa: PLR0913 - keyword-only options of a query
-    started: Any,
+def start(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     streams: Sources,
     *,
-    plans: str | Path,
-    checkpoint: str | Path,
-    trigger: Duration,
-    plan: Plan | Mapping[str, Any] | None = None,
+    to: str | Path | Callable[[DataFrame], DataStreamWriter] | None = None,
+    format: str = "parquet",  # noqa: A002 # the name of Spark
+    options: Mapping[str, str] | None = None,
+    checkpoint: str | Path | None = None,
+    trigger: Duration | None = None,
+    plan: Plan | Mapping[str, object] | None = None,
+    budget: Budget | None = None,
+    shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
-    shed: SheddingPolicy = DEFAULT_POLICY,
-) -> Any:
-    """Let a streaming query on Spark shed rows, so that no batch takes longer than its `trigger` interval.
+    keep_up: bool | SheddingPolicy = False,
+    name: str | None = None,
+    session: SparkSession | None = None,
+    buckets: int | None = None,
+) -> RunningQuery:
+    """Start a streaming query on Spark, and return it while it runs.
 
-    `started` is the result of `writeStream … start()`. `query`, `streams`, `plans` and `plan` are the arguments of
-    `on_spark`; `checkpoint` is the checkpoint location of the query. After each batch, the controller chooses shed
-    rates that keep later batches within the trigger interval. Returns the controller: its `decisions` list the shares
-    that are kept, from which batch on, and why.
+    `to` is the destination: a directory of files in `format`, a table (`format="table"`), or a table in memory that
+    `spark.table(to)` reads (`format="memory"`). Any other sink is a function from the DataFrame to its writer:
+    `to=lambda rows: rows.writeStream.foreachBatch(save)`. `options` are options of the format.
+
+    `checkpoint` is the checkpoint location. `trigger` is the interval between batches: by default a batch starts when
+    the previous one has ended, and with "availableNow" the query processes the available data and ends.
+
+    With `keep_up` (True, or the policy to shed by), a load controller chooses shed rates after each batch, so that no
+    batch takes longer than the trigger interval. `name` is the name of the query in Spark's UI. `plan`, `budget`,
+    `shed`, `stats`, `session` and `buckets` have the same meaning as for `on_spark`.
     """
-    from watersmeet.runtime.spark.load_controller import keep_up as start_controller
-
-    bound = embedded.bind_query(query, streams)
-    trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
-    spark_plan = choose_spark_plan(bound, streams, _to_plan(plan), stats)
-    return start_controller(
-        started, bound, plans, checkpoint, trigger_s, plan=spark_plan, stats=stats or {}, policy=shed
+    return job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats).start(
+        to=to,
+        format=format,
+        options=options,
+        checkpoint=checkpoint,
+        trigger=trigger,
+        keep_up=keep_up,
+        name=name,
+        session=session,
+        buckets=buckets,
     )
 
 
-def session(*, unsafe_arrow: bool = False, **settings: Any) -> Any:
+def session(*, ui: bool = False, unsafe_arrow: bool = False, **settings: SparkSetting) -> SparkSession:
     """Start a SparkSession, local by default, with the settings that the engine needs.
 
-    Keywords are further settings, with dots written as underscores. `unsafe_arrow` turns off Arrow's bounds and null
-    checks in the Java processes of Spark. That makes a query a little faster, and a wrong index fatal.
+    Keywords are further settings, with dots written as underscores. `ui` starts Spark's UI on the loopback interface
+    and prints its address. `unsafe_arrow` turns off Arrow's bounds and null checks in the Java processes of Spark. That
+    makes a query a little faster, and a wrong index fatal.
     """
     from watersmeet.runtime.spark.session import session as start_session
 
-    return start_session(unsafe_arrow=unsafe_arrow, **settings)
+    return start_session(ui=ui, unsafe_arrow=unsafe_arrow, **settings)
 
 
 def plan(  # noqa: PLR0913 - keyword-only options of a query
@@ -236,7 +296,7 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
     evaluate: Duration = 0,
     expire: Duration = 0,
     cleanup_rows: int = DEFAULT_CLEANUP_ROWS,
-    tree: Any = None,
+    tree: NestedPairs | None = None,
     early: Sequence[str] = (),
     drop: Mapping[str, float] | None = None,
     drop_seed: int = 0,
@@ -266,76 +326,92 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
     )
 
 
-def _to_plan(pinned: Plan | Mapping[str, Any] | None) -> Plan | None:
+def _to_plan(pinned: Plan | Mapping[str, object] | None) -> Plan | None:
     return Plan.from_dict(pinned) if isinstance(pinned, Mapping) else pinned
 
 
-def explain(
+def allocate(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
-    streams: Mapping[str, Stream | Relation | StreamStats],
+    streams: Sources,
     *,
+    probes: str = allocation.BEST,
+    windows: str = allocation.BEST,
+    service_per_s: float = float("inf"),
+    memory_rows: float = float("inf"),
+    least_per_s: tuple[float, float] = (0.0, 0.0),
+    least_rows: tuple[float, float] = (0.0, 0.0),
     stats: Mapping[str, StreamStats] | None = None,
-    plan: Plan | Mapping[str, Any] | None = None,
-    budget: Budget | None = None,
-    all_plans: bool = False,
-    engine: str = "embedded",
-    buckets: int | None = None,
-) -> Explanation:
-    """Return the plan that would run, its predicted cost and the costs of the other plans, before anything runs.
+    seed: int = 0,
+) -> pa.Table:
+    """Run a join of two streams with too little CPU or memory, divided by a strategy of the third paper.
 
-    A stream may be declared by its statistics alone (`wm.stats`). `stats` overrides statistics that would be measured
-    from the data. With `engine="spark"`, `buckets` has the same meaning as for `on_spark`: by default one per shuffle
-    partition of the active session, or one per core.
-
-    >>> about = explain(
-    ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
-    ...     {"a": declare_stats(rate=1000, distinct={"k": 500}), "b": declare_stats(rate=1000, distinct={"k": 500})},
-    ... )
-    >>> about.chosen.cost.rows_out_per_s
-    40000.0
+    `probes` decides which rows probe: MaxA, MaxB, by rate, by window or equal. `windows` decides which rows are stored:
+    MaxA, MaxB, proportional, inverse or equal. "best" chooses the best strategy by formula. A is the first stream of
+    the query. The metadata of the table holds the shares.
     """
-    return _explain(query, streams, stats, _to_plan(plan), budget, all_plans=all_plans, engine=engine, buckets=buckets)
-
-
-def _explain(  # noqa: PLR0913 - keyword-only options of a query
-    query: Query | str,
-    streams: Mapping[str, Stream | Relation | StreamStats],
-    stats: Mapping[str, StreamStats] | None,
-    plan: Plan | None,
-    budget: Budget | None,
-    *,
-    all_plans: bool = False,
-    policy: SheddingPolicy = DEFAULT_POLICY,
-    engine: str = "embedded",
-    buckets: int | None = None,
-) -> Explanation:
-    parsed = parse(query) if isinstance(query, str) else query
-    schemas = {
-        name: infer_schema_from_stats(parsed, name, source)
-        if isinstance(source, StreamStats)
-        else source.to_schema(name)
-        for name, source in streams.items()
-    }
-    bound = bind(parsed, schemas)
-    return explain_run(
-        bound,
-        streams,
-        declared=stats,
-        plan=plan,
-        budget=budget,
-        all_plans=all_plans,
-        policy=policy,
-        engine=engine,
-        buckets=_bucket_count(buckets) if engine == "spark" else None,
+    described = job(query, streams, stats=stats)
+    about = described.explain()
+    limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
+    return allocation.collect_within_limits(
+        described.query, streams, about.workload, about.config, limits, probes, windows, seed
     )
 
 
-def _bucket_count(buckets: int | None) -> int:
-    """Return the number of buckets that a query on Spark would have, without starting Spark."""
-    if buckets is not None:
-        return buckets
-    if "pyspark" not in sys.modules:
-        return os.cpu_count() or 1
-    from watersmeet.runtime.spark.session import shuffle_partitions
+# --- replaced by options of other functions
 
-    return shuffle_partitions()
+
+def plan_within(
+    query: Query | str,
+    streams: Sources,
+    budget: Budget | None,
+    *,
+    shed: bool | SheddingPolicy = False,
+    stats: Mapping[str, StreamStats] | None = None,
+    engine: str = "embedded",
+) -> Plan | None:
+    """Return a plan that sheds just enough rows to stay within a budget, or None if no row must be shed.
+
+    Replaced by the options `budget` and `shed` of `on_spark`, `start`, `collect` and `run`.
+    """
+    warnings.warn(
+        "wm.plan_within is replaced by options: wm.on_spark(query, streams, budget=..., shed=True)",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return job(query, streams, budget=budget or Budget(), shed=shed, stats=stats).choose_pinned_plan(engine)
+
+
+def keep_up(  # noqa: PLR0913 - keyword-only options of a query
+    started: StreamingQuery,
+    query: Query | str,
+    streams: Sources,
+    *,
+    plans: str | Path,
+    checkpoint: str | Path,
+    trigger: Duration,
+    plan: Plan | Mapping[str, object] | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    shed: SheddingPolicy = DEFAULT_POLICY,
+) -> LoadController:
+    """Let a streaming query on Spark shed rows, so that no batch takes longer than its `trigger` interval.
+
+    Replaced by `wm.start(..., keep_up=True)`. `started` is the result of `writeStream … start()`. `query`, `streams`,
+    `plans` and `plan` are the arguments of `on_spark`; `checkpoint` is the checkpoint location of the query. Returns
+    the controller: its `decisions` list the shares that are kept, from which batch on, and why.
+    """
+    from watersmeet.runtime.spark.host import choose_session
+    from watersmeet.runtime.spark.load_controller import LoadController
+    from watersmeet.runtime.spark.load_controller import keep_up as start_controller
+    from watersmeet.runtime.spark.plan_log import PlanLog
+
+    warnings.warn(
+        "wm.keep_up is replaced by an option: wm.start(query, streams, ..., keep_up=True)",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    bound, trigger_s = job(query, streams).bound, parse_duration_us(trigger, "the trigger interval") / 1e6
+    spark_plan = choose_spark_plan(bound, streams, _to_plan(plan), stats)
+    controller = LoadController(
+        bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, spark_plan, stats or {}, policy=shed
+    )
+    return start_controller(started, controller, choose_session(streams))

@@ -38,6 +38,18 @@ def needs_spark(page: Path) -> bool:
 @pytest.mark.parametrize("page", [page for page in PAGES if not needs_spark(page)], ids=lambda page: page.stem)
 def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    _run_blocks(page)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
+@pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
+@pytest.mark.xdist_group("spark")
+def test_a_page_about_spark_runs_on_spark(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _run_blocks(page)
+
+
+def _run_blocks(page: Path) -> None:
     names: dict[str, object] = {}
     for block in read_blocks(page):
         if block.kind in ("csv", "sql", "toml") and block.name:
@@ -47,15 +59,6 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
                 _run_line(line.removeprefix("$ "))
         elif block.kind == "python":
             exec(compile(block.text, page.name, "exec"), names)
-
-
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
-@pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
-@pytest.mark.xdist_group("spark")
-def test_a_page_about_spark_runs_on_spark(page: Path) -> None:
-    for block in read_blocks(page):
-        if block.kind == "python":
-            exec(compile(block.text, page.name, "exec"), {})
 
 
 def _run_line(line: str) -> None:

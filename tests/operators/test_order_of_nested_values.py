@@ -119,7 +119,7 @@ def test_rows_with_nested_columns_are_shed_and_aggregated(name: str) -> None:
     kind, values = ASCENDING[name]
     table = pa.table({"ts": [1] * len(values), "n": pa.array(values, kind), "v": list(range(len(values)))})
     streams = {"s": wm.stream(table, time="ts")}
-    kept = [wm.collect("SELECT v FROM s [LANDMARK]", streams, wm.plan(drop={"s": 0.5})).num_rows for _ in range(2)]
+    kept = [wm.collect("SELECT v FROM s [LANDMARK]", streams, plan=wm.plan(drop={"s": 0.5})).num_rows for _ in range(2)]
     assert kept[0] == kept[1] <= len(values)
     counted = wm.collect("SELECT COUNT(n) AS c FROM s [ROWS 100] EVERY 1 MICROSECOND", streams)
     assert counted["c"].to_pylist() == [len(values) - 1]

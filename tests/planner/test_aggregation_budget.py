@@ -76,7 +76,7 @@ def test_a_query_is_feasible_if_and_only_if_it_is_not_refused(streams: Streams, 
         assert runs_within(query, streams, plan=explanation.plan, budget=budget) == explanation.feasible
         for engine in ("embedded", "spark"):
             try:
-                dropped = wm.plan_within(query, streams, budget, engine=engine)
+                dropped = wm.job(query, streams, budget=budget).choose_pinned_plan(engine)
             except PlanError:
                 assert not wm.explain(query, streams, budget=budget, engine=engine).feasible
             else:

@@ -11,7 +11,14 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.planner.controller import BatchReport, Controller, Controls, FitPoint, MachineFit, PlanBatchModel
+from watersmeet.planner.controller import (
+    BatchReport,
+    Controller,
+    FitPoint,
+    MachineFit,
+    PlanBatchModel,
+    SheddingDecision,
+)
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
@@ -172,7 +179,7 @@ def test_the_same_reports_give_the_same_decisions_and_a_decision_can_be_saved() 
     controller = Controller(machine.model, TRIGGER_S).after(
         BatchReport(3, 9.0, TRIGGER_S, {"a": 800_000.0, "b": 200_000.0})
     )
-    assert Controls.from_dict(controller.controls.to_dict()) == controller.controls
+    assert SheddingDecision.from_dict(controller.controls.to_dict()) == controller.controls
     assert "batch 3 took 9 s of 2" in controller.controls.reason
 
 

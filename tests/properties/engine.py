@@ -86,7 +86,7 @@ def add_failure_note(note: str) -> Iterator[None]:
 
 
 def _run(case: QueryCase, streams: dict[str, Any], plan: Plan | None) -> EngineAnswer:
-    table = watersmeet.collect(watersmeet.sql(case.text), streams, plan)
+    table = watersmeet.collect(watersmeet.sql(case.text), streams, plan=plan)
     assert table.column_names == [output.name for output in case.bound.outputs], case.text
     return _read_answer(table)
 

@@ -141,7 +141,7 @@ def test_a_shedding_aggregation_without_every_stays_one_batch_on_the_command_lin
     )
     streams = {name: wm.stream(table, time="ts") for name in "ab"}
     for plan in (PLAN, wm.plan()):
-        rounds: Iterator[Any] = _split_input(wm.run(QUERIES["every batch"], streams, plan))
+        rounds: Iterator[Any] = _split_input(wm.run(QUERIES["every batch"], streams, plan=plan))
         assert len(list(rounds)) == 1
 
 

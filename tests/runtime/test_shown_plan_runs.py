@@ -65,7 +65,7 @@ def get_shown_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm
 def get_running_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that the run holds, or why the pinned one is refused."""
     try:
-        return wm.run(text, over, plan, **how).config.plan
+        return wm.run(text, over, plan=plan, **how).config.plan
     except PlanError as refusal:
         return str(refusal)
 
@@ -146,8 +146,8 @@ def test_a_band_join_runs_in_the_order_that_is_shown() -> None:
     names, where = QUERIES["band of three"]
     text, over = query(names, where), sources(names)
     explanation = wm.explain(text, over, plan=wm.plan("eager-nlj"))
-    open_run, shown_run = wm.run(text, over, wm.plan("eager-nlj")), wm.run(text, over, explanation.plan)
-    crossed = wm.run(text, over, wm.plan("eager-nlj", order={"a": ["c", "b"], "b": ["a", "c"], "c": ["a", "b"]}))
+    open_run, shown_run = wm.run(text, over, plan=wm.plan("eager-nlj")), wm.run(text, over, plan=explanation.plan)
+    crossed = wm.run(text, over, plan=wm.plan("eager-nlj", order={"a": ["c", "b"], "b": ["a", "c"], "c": ["a", "b"]}))
     rows = [run.collect().num_rows for run in (open_run, shown_run, crossed)]
     assert rows[0] == rows[1] == rows[2] > 0
     assert open_run.tally.comparisons.tolist() == shown_run.tally.comparisons.tolist()
@@ -162,7 +162,7 @@ def test_an_origin_with_no_predicted_match_still_follows_the_band() -> None:
     """
     names, where = QUERIES["band of three"]
     over = {name: wm.stream(table(name, 800, seed), time="ts") for seed, name in enumerate(names)}
-    run = wm.run(query(names, where), over, wm.plan("runs"))
+    run = wm.run(query(names, where), over, plan=wm.plan("runs"))
     assert [dict(run.config.plan.orders)[origin][0] for origin in "ac"] == ["b", "b"]
 
 
@@ -215,7 +215,7 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
     text = f"SELECT a.k, COUNT(*) AS n FROM {windows} WHERE a.k = b.k AND b.k = c.k GROUP BY a.k EVERY 100 MILLISECONDS"
     over = sources(names)
     for plan in (None, wm.plan(), wm.plan(early=["c"]), wm.plan(early=["b", "c"])):
-        explanation, run = wm.explain(text, over, plan=plan), wm.run(text, over, plan)
+        explanation, run = wm.explain(text, over, plan=plan), wm.run(text, over, plan=plan)
         assert explanation.plan == run.config.plan
         assert isinstance(run, AggregationRun)
         inputs = run.config.inputs
@@ -249,4 +249,4 @@ def test_a_lazy_join_without_intervals_evaluates_ten_times_per_window() -> None:
 def test_a_lazy_join_over_rows_alone_still_needs_its_interval() -> None:
     text = "SELECT a.id AS a, b.id AS b FROM a [ROWS 5], b [ROWS 5] WHERE a.k = b.k"
     with pytest.raises(PlanError, match="needs an evaluation interval"):
-        wm.run(text, sources("ab"), wm.plan("lazy-nlj"))
+        wm.run(text, sources("ab"), plan=wm.plan("lazy-nlj"))

@@ -6,7 +6,7 @@ import datetime as dt
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import polars as pl
@@ -109,7 +109,7 @@ def test_a_value_that_is_no_source_is_refused_with_the_list_of_sources(source: A
 
 def test_an_iterable_of_something_else_is_refused_with_its_number() -> None:
     with pytest.raises(InputError, match="batch 1 is a int"):
-        _ = stream([1, 2], time="ts").schema
+        _ = stream(cast(Any, [1, 2]), time="ts").schema
 
 
 def test_a_source_without_a_batch_has_no_columns() -> None:
@@ -145,7 +145,7 @@ def test_a_named_pandas_index_is_a_column() -> None:
 
 def test_none_among_the_batches_is_refused_and_does_not_end_the_stream() -> None:
     with pytest.raises(InputError, match="batch 2 is a NoneType"):
-        list(stream([TABLE, None, TABLE], time="ts").batches())
+        list(stream(cast(Any, [TABLE, None, TABLE]), time="ts").batches())
 
 
 @pytest.mark.skipif(not TEXT_VIEWS, reason="pyarrow has views since version 16")
@@ -183,7 +183,7 @@ _SparkFrame.__module__ = "pyspark.sql.dataframe"
 
 
 def test_a_spark_frame_is_kept_as_it_is_and_can_be_collected() -> None:
-    frame = _SparkFrame(streaming=False)
+    frame: Any = _SparkFrame(streaming=False)
     declared = stream(frame, time="ts")
     assert declared.spark_frame is frame
     assert declared.schema == TABLE.schema
@@ -192,7 +192,7 @@ def test_a_spark_frame_is_kept_as_it_is_and_can_be_collected() -> None:
 
 def test_a_streaming_spark_frame_cannot_be_collected() -> None:
     with pytest.raises(InputError, match="never ends"):
-        stream(_SparkFrame(streaming=True), time="ts").batches()
+        stream(cast(Any, _SparkFrame(streaming=True)), time="ts").batches()
 
 
 def test_files_of_every_format_give_the_same_rows(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_every_check_of_the_demo_passes_on_spark(
 
 def test_a_lost_row_fails_the_check(week: Tables) -> None:
     def careless(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
-        return wm.collect(query, streams, plan).slice(1)
+        return wm.collect(query, streams, plan=plan).slice(1)
 
     stage = DemoContext(Console(quiet=True), week, DemoEngine("spark", "on Spark", 4, careless), lambda figures: None)
     steps.show_plan(stage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from tests.spark.test_sources import TABLES, build_streams, streaming_frame
 from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.batch_metrics import list_batches
-from watersmeet.runtime.spark.load_controller import LoadController
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
+from watersmeet.runtime.spark.load_controller import LoadController, keep_up
 from watersmeet.runtime.spark.plan_log import PlanLog
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -37,7 +36,8 @@ def test_after_a_batch_that_takes_too_long_later_batches_shed(spark: SparkSessio
     controller = LoadController(
         bind_query(QUERY, build_streams(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
     )  # no batch is that fast
-    controller.process_progress(first)
+    for report in first.recentProgress:
+        controller.process_report(report)
     assert [each.from_batch for each in controller.decisions] == [2]  # batches 0 and 1 are finished
     shares = dict(controller.decisions[0].keep)
     assert min(shares.values()) < 1
@@ -131,15 +131,16 @@ def test_a_controller_that_cannot_write_its_plans_stops_the_query_with_an_error(
     query = (
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds").start()
     )
-    controller = wm.keep_up(
-        query,
-        QUERY,
-        streams,
-        plans=tmp_path / "no directory",
-        checkpoint=tmp_path / "checkpoint",
-        trigger="1 millisecond",
-        plan=wm.plan(),
-    )
+    with pytest.warns(DeprecationWarning, match=r"wm\.start\(.*keep_up=True\)"):
+        controller = wm.keep_up(
+            query,
+            QUERY,
+            streams,
+            plans=tmp_path / "no directory",
+            checkpoint=tmp_path / "checkpoint",
+            trigger="1 millisecond",
+            plan=wm.plan(),
+        )
     with pytest.raises(
         BackgroundError, match=r"the load controller, which stopped its query, failed: FileExistsError: .*no directory"
     ):
@@ -148,38 +149,21 @@ def test_a_controller_that_cannot_write_its_plans_stops_the_query_with_an_error(
     assert isinstance(controller.failure, BackgroundError)
 
 
-class ReportsWithoutTimes:
-    """A query whose progress lacks the fields that the controller reads. No real query can be made to do that."""
+class _DamagedController(LoadController):
+    """A controller that cannot read the report of a batch. No real report can be made to do that."""
 
-    def __init__(self) -> None:
-        self.isActive = True
-        self.recentProgress = [
-            {"batchId": 0, "timestamp": "2026-01-01T00:00:00Z", "observedMetrics": {"watersmeet": _NoTimes()}}
-        ]
-        self._ended = threading.Event()
-
-    def stop(self) -> None:
-        self.isActive = False
-        self._ended.set()
-
-    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 # Spark's name
-        return self._ended.wait(timeout)
+    def process_batch(self, batch: SparkBatchMetrics) -> None:
+        raise KeyError("durationMs")
 
 
-class _NoTimes:
-    def asDict(self) -> dict[str, int]:  # noqa: N802 # Spark's name
-        return {'["results"]': 0}
-
-    def __getitem__(self, name: str) -> int:
-        return 0
-
-
-def test_progress_that_cannot_be_read_stops_the_query_with_an_error(tmp_path: Path) -> None:
-    query = ReportsWithoutTimes()
-    controller = LoadController(
-        bind_query(QUERY, build_streams(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan()
-    )
-    controller.start(query)
+def test_progress_that_cannot_be_read_stops_the_query_with_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {name: streaming_frame(spark, tmp_path, name, split_in_fifths(name)) for name in "ab"}
+    streams = build_streams(**frames)
+    writer = wm.on_spark(QUERY, streams, plans=tmp_path / "plans").writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    log = PlanLog(tmp_path / "plans")
+    controller = _DamagedController(bind_query(QUERY, streams), log, tmp_path / "checkpoint", 1.0, wm.plan())
+    keep_up(query, controller, spark)
     with pytest.raises(BackgroundError, match=r"load controller.* failed: KeyError: 'durationMs'"):
         query.awaitTermination()
     assert not query.isActive
@@ -189,17 +173,19 @@ def test_a_failed_batch_raises_the_error_of_spark(spark: SparkSession, tmp_path:
     frames = {name: streaming_frame(spark, tmp_path, name, split_in_fifths(name)) for name in "ab"}
     writer = wm.on_spark(QUERY, build_streams(**frames), plans=tmp_path / "plans").writeStream.foreachBatch(_fail)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    controller = wm.keep_up(
-        query,
-        QUERY,
-        build_streams(**frames),
-        plans=tmp_path / "plans",
-        checkpoint=tmp_path / "checkpoint",
-        trigger="1 second",
-        plan=wm.plan(),
-    )
+    with pytest.warns(DeprecationWarning, match="keep_up=True"):
+        controller = wm.keep_up(
+            query,
+            QUERY,
+            build_streams(**frames),
+            plans=tmp_path / "plans",
+            checkpoint=tmp_path / "checkpoint",
+            trigger="1 second",
+            plan=wm.plan(),
+        )
     with pytest.raises(StreamingQueryException, match="the sink is full"):
         query.awaitTermination()
+    assert controller._thread is not None
     controller._thread.join()
     assert controller.failure is None
 

@@ -27,7 +27,7 @@ QUERIES = {
 @pytest.mark.parametrize("interval", QUERIES)
 def test_estimates_are_those_of_the_embedded_engine(spark: SparkSession, interval: str) -> None:
     query, whole = QUERIES[interval], {name: pa.concat_tables(split_in_halves(name)) for name in "ab"}
-    embedded = wm.collect(query, build_streams(**whole), PLAN)
+    embedded = wm.collect(query, build_streams(**whole), plan=PLAN)
     assert "n_stderr" in embedded.column_names
     assert embedded.num_rows
     assert collect_rows(wm.on_spark(query, build_streams(**whole), plan=PLAN, session=spark)) == table_to_rows(embedded)
@@ -39,7 +39,7 @@ def test_estimates_are_those_of_the_embedded_engine(spark: SparkSession, interva
 @pytest.mark.parametrize("interval", QUERIES)
 def test_a_stopped_query_resumes_with_the_same_estimates(spark: SparkSession, tmp_path: Path, interval: str) -> None:
     query = QUERIES[interval]
-    run = wm.run(query, build_streams(a=split_in_halves("a"), b=split_in_halves("b")), PLAN)
+    run = wm.run(query, build_streams(a=split_in_halves("a"), b=split_in_halves("b")), plan=PLAN)
     *rounds, _ = run.batches()
     expected = table_to_rows(pa.concat_tables([pa.Table.from_batches(each, run.result) for each in rounds]))
     sources = build_streams(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))

@@ -86,9 +86,8 @@ def test_files_and_frames_and_tables_can_be_mixed(spark: SparkSession, tmp_path:
 
 def test_a_table_joins_an_unbounded_stream(spark: SparkSession, tmp_path: Path) -> None:
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
-    sources = build_streams(a=streaming_frame(spark, tmp_path, "a"), b=TABLES["b"])
     sources = {
-        "a": wm.stream(sources["a"].spark_frame, time="ts", lateness="1 hour"),
+        "a": wm.stream(streaming_frame(spark, tmp_path, "a"), time="ts", lateness="1 hour"),
         "b": wm.stream(TABLES["b"], time="ts"),
     }
     found = wm.on_spark(query, sources)
@@ -108,7 +107,7 @@ def test_a_streaming_frame_counts_rows_that_its_selection_drops(spark: SparkSess
 def test_shedding_keeps_the_same_rows_on_every_host(spark: SparkSession) -> None:
     plan = wm.plan(drop={"a": 0.4, "b": 0.2})
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k"
-    embedded = wm.collect(query, build_streams(**TABLES), plan)
+    embedded = wm.collect(query, build_streams(**TABLES), plan=plan)
     assert json.loads(embedded.schema.metadata[b"watersmeet"])["ledger"]["a"]["shed"] > 0
     expected = table_to_rows(embedded)
     assert collect_rows(wm.on_spark(query, build_streams(**TABLES), plan=plan, session=spark)) == expected

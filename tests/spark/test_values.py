@@ -44,8 +44,9 @@ def test_a_decimal_equals_the_double_of_the_same_text(spark: SparkSession, tmp_p
 def test_the_average_of_one_decimal_is_its_nearest_double(spark: SparkSession) -> None:
     query = "SELECT price, AVG(price) AS mean FROM a [LANDMARK] GROUP BY price HAVING AVG(price) = price EVERY 1 SECOND"
     found = wm.on_spark(query, {"a": wm.stream(DECIMALS, time="ts")}, session=spark, buckets=2).toArrow()
-    assert sorted(found["price"].to_pylist()) == CENTS.to_pylist()
-    assert [float(price) for price in found["price"].to_pylist()] == found["mean"].to_pylist()
+    prices = [price for price in found["price"].to_pylist() if price is not None]
+    assert sorted(prices) == CENTS.to_pylist()
+    assert [float(price) for price in prices] == found["mean"].to_pylist()
 
 
 SECONDS = pa.table({"ts": [1_700_000_000 + each for each in (0, 5, 60)]})

@@ -120,7 +120,7 @@ def rank_placements(setting: AggregationSetting, repeats: int = 7) -> PlacementR
         for early in chain.from_iterable(combinations(range(len(tables)), size) for size in range(len(tables) + 1)):
             plan = Plan(early=tuple(setting.aliases[number] for number in early))
             start = time.process_time()
-            found = collect(query, streams, plan)
+            found = collect(query, streams, plan=plan)
             taken = time.process_time() - start
             answer = answer if answer is not None else found
             if not have_same_rows(found, answer):
@@ -142,10 +142,10 @@ def measure_seconds_per_row(matches: int, rows: int = 100_000, groups: int = 150
     setting = AggregationSetting("matches", (each, Input(3000, matches * keys, groups=1, selectivity=1 / keys)), rows)
     streams = {alias: stream(table, time="ts", unit="us") for alias, table in setting.tables().items()}
     plan, query = Plan(early=setting.aliases), setting.query()
-    collect(query, streams, plan)
+    collect(query, streams, plan=plan)
     taken = []
     for _ in range(3):
         start = time.process_time()
-        collect(query, streams, plan)
+        collect(query, streams, plan=plan)
         taken.append(time.process_time() - start)
     return min(taken) / (2 * rows)

@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 from watersmeet.algebra.render import html_table
+from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import PlanError, listing
 
 INDEX_KINDS = ("list", "hash", "btree", "ttree")
@@ -58,6 +59,8 @@ class Index:
 
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
+#: A tree as callers and JSON write it.
+NestedPairs: TypeAlias = "str | Sequence[NestedPairs]"
 
 
 def tree_leaves(tree: Tree) -> list[str]:
@@ -79,7 +82,7 @@ def left_deep_tree(aliases: Sequence[str]) -> Tree:
     return reduce(lambda left, right: (left, right), rest)
 
 
-def parse_tree(nested: Any) -> Tree | None:
+def parse_tree(nested: NestedPairs | None) -> Tree | None:
     """Build a tree from nested lists, as JSON has them.
 
     >>> parse_tree([["a", "b"], "c"])
@@ -154,6 +157,26 @@ class Plan:
             "drop": dict(self.drop),
             "drop_seed": self.drop_seed,
         }
+
+    def __repr__(self) -> str:
+        """Return the code that builds the plan.
+
+        >>> Plan("eager-hash", global_order=("a", "b"), indexes=(("a", Index("hash", 5)),), evaluate_us=2_000_000)
+        wm.plan('eager-hash', order=['a', 'b'], indexes={'a': 'hash(5)'}, evaluate='2 seconds')
+        """
+        knobs: dict[str, object] = {
+            "order": list(self.global_order) or {origin: list(order) for origin, order in self.orders},
+            "indexes": {alias: str(index) for alias, index in self.indexes},
+            "evaluate": self.evaluate_us and format_sql_duration(self.evaluate_us).lower(),
+            "expire": self.expire_us and format_sql_duration(self.expire_us).lower(),
+            "cleanup_rows": 0 if self.cleanup_rows == DEFAULT_CLEANUP_ROWS else self.cleanup_rows,
+            "tree": self.tree,
+            "early": list(self.early),
+            "drop": dict(self.drop),
+            "drop_seed": self.drop_seed,
+        }
+        named = [f"{name}={value!r}" for name, value in knobs.items() if value]
+        return f"wm.plan({', '.join([repr(self.algorithm), *named])})"
 
     def _repr_html_(self) -> str:
         """Return a table of the knobs that are not at their defaults."""

@@ -110,6 +110,9 @@ class Query:
 
         return format_query(self)
 
+    def __repr__(self) -> str:
+        return f"wm.sql({str(self)!r})"
+
     def _repr_html_(self) -> str:
         from watersmeet.algebra.render import html_code
 

@@ -272,7 +272,8 @@ def _choose_plan(job: RunOptions) -> wm.Plan | None:
     if job.budget is None and not job.shed:
         return None
     samples = {name: _with_planning_sample(each) for name, each in job.sources.items()}
-    return wm.plan_within(job.query, samples, job.budget, shed=job.shed, engine="spark" if job.on_spark else "embedded")
+    about = wm.explain(job.query, samples, budget=job.budget, engine="spark" if job.on_spark else "embedded")
+    return about.choose_shedding_plan(shed=job.shed)
 
 
 def _open_sink(job: RunOptions) -> BatchSink:

@@ -160,13 +160,16 @@ class BatchReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Controls:
+class SheddingDecision:
     """Shares to keep from a batch on, the expected seconds of that batch, and the reason."""
 
     from_batch: int
     keep: tuple[tuple[str, float], ...]
     expected_s: float
     reason: str
+
+    def __str__(self) -> str:
+        return f"from batch {self.from_batch}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as plain values; `from_dict` reads them back."""
@@ -178,7 +181,7 @@ class Controls:
         }
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Controls:
+    def from_dict(cls, saved: Mapping[str, Any]) -> SheddingDecision:
         return cls(saved["from_batch"], tuple(saved["keep"].items()), saved["expected_s"], saved["reason"])
 
 
@@ -189,7 +192,7 @@ class Controller:
     model: BatchModel
     trigger_s: float
     fit: MachineFit = field(default_factory=MachineFit)
-    controls: Controls = Controls(0, (), 0.0, "no batch was measured yet")
+    controls: SheddingDecision = SheddingDecision(0, (), 0.0, "no batch was measured yet")
     before: tuple[Shares, float] | None = None  # shares and interval of the last batch
 
     def __post_init__(self) -> None:
@@ -220,7 +223,7 @@ class Controller:
         pairs = [(interval_s, seconds), *((keep.get(name, 1.0), shares.get(name, 1.0)) for name in {*keep, *shares})]
         return all(abs(one - other) <= STEADY_WITHIN * other for one, other in pairs)
 
-    def _controls(self, batch: BatchReport, fit: MachineFit, running: Shares | None) -> Controls:
+    def _controls(self, batch: BatchReport, fit: MachineFit, running: Shares | None) -> SheddingDecision:
         overhead_s, factor = fit.line()
         allowed_s = self.trigger_s * (1 - fit.headroom_share())
 
@@ -236,10 +239,10 @@ class Controller:
         whole_s = predict_s({}, interval_s)
         took = f"batch {batch.batch_id} took {batch.seconds:.3g} s of {self.trigger_s:.3g} s"
         if whole_s <= allowed_s * HYSTERESIS or (whole_s <= allowed_s and not self.controls.keep):
-            return Controls(following, (), whole_s, f"{took}; all rows are kept")
+            return SheddingDecision(following, (), whole_s, f"{took}; all rows are kept")
         keep = self.model.best_keep(batch.rows_per_s, interval_s, max((allowed_s - overhead_s) / factor, 0.0))
         kept = ", ".join(f"{format_percent(share)} of {name}" for name, share in keep.items() if share < 1)
-        return Controls(
+        return SheddingDecision(
             following,
             tuple(keep.items()),
             predict_s(keep, interval_s),

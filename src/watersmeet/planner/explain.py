@@ -135,6 +135,14 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def __repr__(self) -> str:
+        cost, verdict = self.chosen.cost, "keeps up" if self.feasible else "cannot keep up"
+        return (
+            f"Explanation(plan {self.plan.algorithm} {verdict}:"
+            f" {format_percent(self.utilisation)} of {_count_cores(self.budget.processors)},"
+            f" {format_bytes(cost.state_bytes)} of state, output {format_rate(cost.rows_out_per_s)})"
+        )
+
     def _repr_html_(self) -> str:
         return render_explanation_html(self.to_dict())
 

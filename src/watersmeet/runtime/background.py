@@ -40,8 +40,9 @@ class BackgroundThread:
         return self
 
     def join(self) -> None:
-        """Wait until the thread has ended."""
-        self._thread.join()
+        """Wait until the thread has ended. The thread itself does not wait."""
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def raise_failure(self) -> None:
         """Raise the thread's failure, if it has failed."""

@@ -252,15 +252,14 @@ class GridStore:
 
         Refuse a location that this process cannot read and write.
         """
-        text = str(location)
-        scheme, separator, _ = text.partition(":")
-        if separator and len(scheme) > 1 and scheme != "file" and not Path(text).is_absolute():
+        path = to_local_path(location)
+        if path is None:
             raise InputError(
-                f'the grid of buckets cannot be stored in "{text}": '
+                f'the grid of buckets cannot be stored in "{location}": '
                 f"only a checkpoint in a file system of this machine can hold it",
                 hint="leave checkpoint out and declare the rates of the streams with stats",
             )
-        return cls(Path("/" + text.removeprefix("file:").lstrip("/") if scheme == "file" else text))
+        return cls(path)
 
     @property
     def has_started(self) -> bool:
@@ -295,6 +294,19 @@ class GridStore:
     @property
     def _file(self) -> Path:
         return self.checkpoint / "watersmeet" / "grid.json"
+
+
+def to_local_path(location: str | Path) -> Path | None:
+    """Return a checkpoint location, given as Spark writes it, as a path; None if it is not in a local file system.
+
+    >>> to_local_path("file:///data/checkpoint").as_posix(), to_local_path("s3://bucket/checkpoint")
+    ('/data/checkpoint', None)
+    """
+    text = str(location)
+    scheme, separator, _ = text.partition(":")
+    if separator and len(scheme) > 1 and scheme != "file" and not Path(text).is_absolute():
+        return None
+    return Path("/" + text.removeprefix("file:").lstrip("/") if scheme == "file" else text)
 
 
 def _find_axis(saved: dict[str, Any], config: JoinConfig, grouping: Grouping | None) -> Axis:

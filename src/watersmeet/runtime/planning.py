@@ -94,6 +94,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
     *,
     declared: Mapping[str, StreamStats] | None = None,
     plan: Plan | None = None,
+    reason: str = "",
     budget: Budget | None = None,
     all_plans: bool = False,
     policy: SheddingPolicy = DEFAULT_POLICY,
@@ -102,7 +103,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
 ) -> Explanation:
     """Explain which plan a run of the query over these sources would use, and why.
 
-    `buckets` is the number of buckets on Spark.
+    `reason` is the reason for a plan that the caller did not pin. `buckets` is the number of buckets on Spark.
     """
     sample, declared_stats = read_planning_input(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
@@ -116,7 +117,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
             f"fewer than {MIN_PLANNING_ROWS} rows available: the default plan runs, and no plans were compared",
         )
     else:
-        default, reason = None, ""
+        default = None
     return explain_sample(
         bound,
         sample,

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.render import html_code, html_table
 from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
+from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InputError
 from watersmeet.sources.durations import Duration, parse_duration_us
-from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, SparkFeed, make_feed
+from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, RowSource, SparkFeed, make_feed
 from watersmeet.sources.times import extract_event_times_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["Duration", "Relation", "Stream", "parse_duration_us", "relation", "split_tables_by_time", "stream"]
 
@@ -42,13 +47,26 @@ class Stream:
     idle_us: int | None = None
     unit: str | None = None
 
+    def __repr__(self) -> str:
+        return f"Stream({', '.join([str(self.feed), *self._describe_options()])})"
+
+    def _repr_html_(self) -> str:
+        return _render_source_html(repr(self), self.schema)
+
+    def _describe_options(self) -> list[str]:
+        lateness = format_sql_duration(self.lateness_us).lower() if self.lateness_us else None
+        idle = None if self.idle_us is None else format_sql_duration(self.idle_us).lower()
+        options = {"time": self.time, "unit": self.unit, "lateness": lateness, "idle": idle}
+        follow = ["follow=True"] if isinstance(self.feed, PathFeed) and self.feed.follow is not None else []
+        return [f"{name}={value!r}" for name, value in options.items() if value is not None] + follow
+
     @property
     def schema(self) -> pa.Schema:
         """Schema of the rows."""
         return self.feed.schema
 
     @property
-    def spark_frame(self) -> Any | None:
+    def spark_frame(self) -> DataFrame | None:
         """Spark DataFrame that the stream was declared over; None for other sources."""
         return self.feed.frame if isinstance(self.feed, SparkFeed) else None
 
@@ -80,13 +98,19 @@ class Relation:
 
     feed: Feed
 
+    def __repr__(self) -> str:
+        return f"Relation({self.feed})"
+
+    def _repr_html_(self) -> str:
+        return _render_source_html(repr(self), self.schema)
+
     @property
     def schema(self) -> pa.Schema:
         """Schema of the rows."""
         return self.feed.schema
 
     @property
-    def spark_frame(self) -> Any | None:
+    def spark_frame(self) -> DataFrame | None:
         """Spark DataFrame that the relation was declared over; None for other sources."""
         return self.feed.frame if isinstance(self.feed, SparkFeed) else None
 
@@ -100,7 +124,7 @@ class Relation:
 
 
 def stream(
-    source: Any,
+    source: RowSource,
     *,
     time: str,
     unit: str | None = None,
@@ -117,9 +141,8 @@ def stream(
     A path is finite data: the files that exist now. With `follow`, a directory is an unbounded stream: files that
     appear later are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
 
-    >>> bids = stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
-    >>> bids.lateness_us, bids.schema.names
-    (5000000, ['price', 'ts'])
+    >>> stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
+    Stream(table of 1 row, time='ts', lateness='5 seconds')
     """
     if not isinstance(time, str):
         raise InputError(f"the time column is given by its name, not as a {type(time).__name__}")
@@ -131,13 +154,18 @@ def stream(
     return Stream(make_feed(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
 
 
-def relation(source: Any) -> Relation:
+def relation(source: RowSource) -> Relation:
     """Declare a static table over a source.
 
     >>> relation(pa.table({"item": ["pen"]})).schema.names
     ['item']
     """
     return Relation(make_feed(source))
+
+
+def _render_source_html(title: str, schema: pa.Schema) -> str:
+    """Render a source for a notebook: its declaration and its columns."""
+    return f"<div>{html_code(title)}{html_table(('column', 'type'), [(each.name, each.type) for each in schema])}</div>"
 
 
 def split_tables_by_time(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
@@ -21,6 +21,16 @@ from watersmeet.sources.schemas import (
     normalize_table,
     refuse_duplicate_columns,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame
+
+#: Rows in memory.
+TableLike: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | pl.DataFrame | pl.LazyFrame"
+#: Everything that `wm.stream` and `wm.relation` accept.
+RowSource: TypeAlias = "TableLike | Iterable[TableLike] | DataFrame | str | Path"
 
 _HINT = (
     "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
@@ -38,7 +48,7 @@ class Feed(Protocol):
     def batches(self) -> Iterator[pa.Table]: ...
 
 
-def make_feed(source: Any, time: str | None = None, following: FollowOptions | None = None) -> Feed:
+def make_feed(source: RowSource, time: str | None = None, following: FollowOptions | None = None) -> Feed:
     """Return the feed of a caller's source. Rows that are read ahead are still delivered."""
     if following is not None and not isinstance(source, str | Path):
         raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
@@ -66,6 +76,10 @@ class TableFeed:
     def __init__(self, table: pa.Table) -> None:
         self.schema = table.schema
         self._table = table
+
+    def __str__(self) -> str:
+        rows = self._table.num_rows
+        return f"table of {rows:,} {'row' if rows == 1 else 'rows'}"
 
     def peek(self) -> pa.Table:
         return self._table
@@ -101,6 +115,10 @@ class PathFeed:
         self.follow = following
         self._table: pa.Table | None = None
 
+    def __str__(self) -> str:
+        kind = self.files[0].suffix.removeprefix(".") if self.files else "directory"
+        return f"{kind} {str(self.path)!r}"
+
     @property
     def schema(self) -> pa.Schema:
         return self.peek().schema
@@ -134,6 +152,9 @@ class BatchFeed:
         self._peeked: Iterator[pa.Table] | None = None
         self._first: pa.Table | None = None
         self._schema: pa.Schema | None = None
+
+    def __str__(self) -> str:
+        return f"batches of a {type(self._source).__name__}"
 
     def peek(self) -> pa.Table | None:
         """Return the first batch, which is still delivered first; None if an iterator was consumed before."""
@@ -189,9 +210,12 @@ class SparkFeed:
     This process can only collect a frame that is not streaming.
     """
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
         self._schema: pa.Schema | None = None
+
+    def __str__(self) -> str:
+        return "streaming Spark DataFrame" if self.frame.isStreaming else "Spark DataFrame"
 
     @property
     def schema(self) -> pa.Schema:
@@ -234,7 +258,7 @@ def is_instance_of(source: object, package: str, *names: str) -> bool:
     return any(cls.__module__.split(".")[0] == package and cls.__name__ in names for cls in type(source).__mro__)
 
 
-def is_spark_frame(source: object) -> bool:
+def is_spark_frame(source: object) -> TypeGuard[DataFrame]:
     return is_instance_of(source, "pyspark", "DataFrame") and hasattr(source, "sparkSession")
 
 

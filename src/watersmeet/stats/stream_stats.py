@@ -63,6 +63,12 @@ class StreamStats:
         for column, share in self.null_share.items():
             _check_share(share, f'the share of nulls in column "{column}"')
 
+    def __repr__(self) -> str:
+        shown = {"rate": self.rows_per_s, "row_bytes": self.row_bytes}
+        distinct = ", ".join(f"{column} {count}" for column, count in self.distinct.items())
+        parts = [f"{name} {value}" for name, value in shown.items()] + ([f"distinct {distinct}"] if distinct else [])
+        return f"StreamStats({', '.join(parts)})"
+
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns with statistics."""

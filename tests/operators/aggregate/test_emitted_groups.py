@@ -171,7 +171,7 @@ def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str
     batches = [
         table.slice(start, stop - start) for start, stop in zip((0, *cuts), (*cuts, table.num_rows), strict=True)
     ]
-    run = wm.run(query, {"s": wm.stream(batches, time="ts")}, wm.plan())
+    run = wm.run(query, {"s": wm.stream(batches, time="ts")}, plan=wm.plan())
     assert isinstance(run, AggregationRun)
     kept = SavedStateParts()
     found: list[pa.RecordBatch] = []

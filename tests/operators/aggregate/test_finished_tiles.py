@@ -40,7 +40,7 @@ def collect_rows(query: str, **timelines: Timeline) -> list[Row]:
         else [names for size in range(len(tables) + 1) for names in combinations(tables, size)]
     )
     for names in early:
-        assert rows_of(wm.collect(query, sources, wm.plan(early=names))) == wanted, names
+        assert rows_of(wm.collect(query, sources, plan=wm.plan(early=names))) == wanted, names
     if "ROWS" not in query:
         estimated = start_shed_aggregation(bound, sources, wm.plan(), every_row=False).collect()
         bare = estimated.select([name for name in estimated.column_names if not name.endswith(("_stderr", "_bound"))])
@@ -198,7 +198,7 @@ def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...
         name: wm.stream([table.slice(start, stop - start) for start, stop in bounds], time="ts")
         for name, table in tables.items()
     }
-    run = wm.run(query, sources, wm.plan())
+    run = wm.run(query, sources, plan=wm.plan())
     assert isinstance(run, AggregationRun)
     kept = SavedStateParts()
     found: list[pa.RecordBatch] = []

@@ -23,7 +23,7 @@ def collect_shown_rows(
         name: wm.stream(table if isinstance(table, pa.Table) else pa.table(table), time="ts")
         for name, table in tables.items()
     }
-    table = wm.collect(query, streams, wm.plan(early=early), evaluate=evaluate)
+    table = wm.collect(query, streams, plan=wm.plan(early=early), evaluate=evaluate)
     as_of = table.column("as_of").cast(pa.int64()).to_pylist()
     rest = [tuple(row.values()) for row in table.drop_columns(["as_of"]).to_pylist()]
     return sorted(((at, *row) for at, row in zip(as_of, rest, strict=True)), key=str)
@@ -183,7 +183,7 @@ def test_early_aggregation_of_an_unknown_source_is_refused() -> None:
 def test_a_join_has_nothing_to_aggregate_early() -> None:
     with pytest.raises(PlanError, match="early"):
         wm.collect(
-            "SELECT a.ts FROM a [ROWS 1]", {"a": wm.stream(pa.table({"ts": [1]}), time="ts")}, wm.plan(early=["a"])
+            "SELECT a.ts FROM a [ROWS 1]", {"a": wm.stream(pa.table({"ts": [1]}), time="ts")}, plan=wm.plan(early=["a"])
         )
 
 

@@ -55,7 +55,7 @@ def placements(*aliases: str) -> list[tuple[str, ...]]:
 
 def last_rows(query: str, sources: Sources, early: tuple[str, ...]) -> dict[object, object]:
     """The last row of each group: its key with its aggregate."""
-    table = wm.collect(query, sources, wm.plan(early=early))
+    table = wm.collect(query, sources, plan=wm.plan(early=early))
     key, value, _ = table.column_names
     return dict(zip(table.column(key).to_pylist(), table.column(value).to_pylist(), strict=True))
 

@@ -31,5 +31,5 @@ SOURCES = {name: wm.stream(TABLE, time="ts") for name in "abc"}
 def test_inputs_aggregated_early_are_probed_first(plan: wm.Plan, order: str) -> None:
     config = build_aggregate_config(bind_query(QUERY, SOURCES), plan)
     assert "".join(config.inputs[step.target].alias for step in config.join.orders[0]) == order
-    rows, default = (sorted(map(repr, wm.collect(QUERY, SOURCES, each).to_pylist())) for each in (plan, wm.plan()))
+    rows, default = (sorted(map(repr, wm.collect(QUERY, SOURCES, plan=each).to_pylist())) for each in (plan, wm.plan()))
     assert rows == default

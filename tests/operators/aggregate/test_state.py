@@ -18,7 +18,7 @@ QUERY = """SELECT a.k, COUNT(*) AS n, MAX(b.s) AS last FROM a [RANGE 5 MILLISECO
 def running(query: str = QUERY, early: tuple[str, ...] = ("b",)) -> AggregationRun:
     fields: dict[str, pa.DataType] = {"ts": pa.int64(), "k": pa.string(), "s": pa.string()}
     nothing = pa.schema(fields).empty_table()
-    run = wm.run(query, {name: wm.stream([nothing], time="ts") for name in ("a", "b")}, wm.plan(early=early))
+    run = wm.run(query, {name: wm.stream([nothing], time="ts") for name in ("a", "b")}, plan=wm.plan(early=early))
     assert isinstance(run, AggregationRun)
     return run
 

@@ -39,7 +39,7 @@ def kinds() -> dict[str, wm.Stream]:
 def outcome(query: str, streams: dict[str, wm.Stream], plan: Plan | None = None) -> object:
     """Return the sorted rows, the word "raises", or None if the algorithm does not run the query."""
     try:
-        return sorted(tuple(row.values()) for row in wm.collect(query, streams, plan).to_pylist())
+        return sorted(tuple(row.values()) for row in wm.collect(query, streams, plan=plan).to_pylist())
     except QueryError:
         return "raises"
     except PlanError:
@@ -68,7 +68,7 @@ def test_no_argument_or_key_of_an_aggregation_is_computed_for_rejected_rows() ->
         WHERE b.kind = 'n' AND CAST(b.f AS BIGINT) = a.k GROUP BY CAST(b.f AS BIGINT)
     """
     for plan in (None, wm.plan(early=["b"]), wm.plan(early=["a", "b"])):
-        rows = wm.collect(query, kinds(), plan).to_pylist()
+        rows = wm.collect(query, kinds(), plan=plan).to_pylist()
         assert sorted((row["g"], row["n"], row["m"]) for row in rows) == [(1, 2, 1), (3, 4, 3)]
 
 
@@ -183,5 +183,5 @@ def test_errors_of_an_aggregation_do_not_depend_on_where_it_aggregates() -> None
     plans = (None, wm.plan(early=["b"]), wm.plan(early=["a", "b"]))
     assert [outcome(query.format(most=9), streams, plan) for plan in plans] == ["raises"] * 3
     fine = streams | {"a": stream(x=[LARGEST, 3], k=[2, 1])}
-    rows = [wm.collect(query.format(most=9), fine, plan).column("n").to_pylist() for plan in plans]
+    rows = [wm.collect(query.format(most=9), fine, plan=plan).column("n").to_pylist() for plan in plans]
     assert rows == [[1]] * 3

@@ -46,7 +46,7 @@ def test_a_path_is_found_in_both_directions(name: str) -> None:
         for seed in range(20):
             tables = _tables(seed)
             streams = {stream: wm.stream(table, time="ts") for stream, table in tables.items()}
-            rows = as_multiset(table_rows(wm.collect(query, streams, wm.plan(name))))
+            rows = as_multiset(table_rows(wm.collect(query, streams, plan=wm.plan(name))))
             schemas = {stream: source.to_schema(stream) for stream, source in streams.items()}
             assert rows == as_multiset(join_rows(bind(query, schemas), tables)), f"seed {seed}"
             found.update(rows)

@@ -65,7 +65,7 @@ def count_complete_matches(window: str) -> int:
 @pytest.mark.parametrize("name", TACTICS)
 def test_partial_matches_that_fail_a_predicate_are_not_grown(name: str) -> None:
     window = "RANGE 60 SECONDS"
-    run = wm.run(FOUR.format(window), streams("abcd"), build_plan(name))
+    run = wm.run(FOUR.format(window), streams("abcd"), plan=build_plan(name))
     assert collect_rows(run) == collect_rows(wm.run(FOUR.format(window), streams("abcd")))
     assert 0 < int(run.tally.tested.sum()) < count_complete_matches(window) / 4
     if name not in ("ripple-join", "xjoin"):  # they ignore windows while scanning, so they visit more rows
@@ -74,17 +74,17 @@ def test_partial_matches_that_fail_a_predicate_are_not_grown(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["eager-nlj", "lazy-hash", "window-join", "nlw-join", "lca"])
 def test_small_pieces_give_the_same_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = collect_rows(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), build_plan(name)))
+    expected = collect_rows(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), plan=build_plan(name)))
     monkeypatch.setattr(loop_stages, "MAX_MATCHES", 3)
     monkeypatch.setattr(w_joins, "MAX_MATCHES", 3)
-    assert collect_rows(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), build_plan(name))) == expected
+    assert collect_rows(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), plan=build_plan(name))) == expected
 
 
 @pytest.mark.parametrize("kind", ["list", "btree(4)", "ttree(4)"])
 def test_every_stage_sees_its_indexes_as_of_the_partial_match(kind: str) -> None:
     query = FOUR.format("RANGE 20 SECONDS").replace("c.room = d.room", "c.room <= d.room")
     plan = wm.plan("window-join", indexes=dict.fromkeys("abcd", kind))
-    assert collect_rows(wm.run(query, streams("abcd"), plan)) == collect_rows(wm.run(query, streams("abcd")))
+    assert collect_rows(wm.run(query, streams("abcd"), plan=plan)) == collect_rows(wm.run(query, streams("abcd")))
 
 
 @pytest.mark.parametrize("name", ["nlw-join", "mw-join", "gca", "lca", "ripple-join"])
@@ -98,8 +98,8 @@ def test_w_joins_without_an_equality_compare_inside_their_loops(name: str, monke
     monkeypatch.setattr(w_joins, "recheck_matches", record_piece)
     monkeypatch.setattr(w_joins, "MAX_MATCHES", 256)
     query = BAND.format("RANGE 60 SECONDS")
-    found = collect_rows(wm.run(query, streams("abc"), wm.plan(name)))
-    assert found == collect_rows(wm.run(query, streams("abc"), wm.plan("eager-nlj")))
+    found = collect_rows(wm.run(query, streams("abc"), plan=wm.plan(name)))
+    assert found == collect_rows(wm.run(query, streams("abc"), plan=wm.plan("eager-nlj")))
     assert sum(pieces) <= 2 * len(found)  # no product of windows is built
     assert max(pieces) <= 256
 
@@ -109,7 +109,7 @@ def test_a_product_of_windows_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -
     run = wm.run(
         "SELECT a.id, b.id, c.id FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS]",
         streams("abc"),
-        wm.plan("lca"),
+        plan=wm.plan("lca"),
     )
     sizes = [batch.num_rows for some in run.batches() for batch in some]
     assert sum(sizes) > 1000
@@ -121,7 +121,7 @@ def test_loops_are_charged_for_every_match_they_test() -> None:
     explained = wm.explain(query, streams("abcd", 600))
     checked = 0
     for each in (explained.chosen, *explained.others):
-        run = wm.run(query, streams("abcd", 600), each.plan)
+        run = wm.run(query, streams("abcd", 600), plan=each.plan)
         run.collect()
         charged = each.cost.cpu_per_s * 600
         assert charged > 0.5 * int(run.tally.tested.sum()) * default_profile().check_s, each.plan.algorithm
@@ -131,4 +131,4 @@ def test_loops_are_charged_for_every_match_they_test() -> None:
 
 def test_an_algorithm_that_cannot_run_the_query_is_refused() -> None:
     with pytest.raises(PlanError, match="common"):
-        wm.collect(BAND.format("RANGE 60 SECONDS"), streams("abc"), wm.plan("hw-join"))
+        wm.collect(BAND.format("RANGE 60 SECONDS"), streams("abc"), plan=wm.plan("hw-join"))

@@ -52,7 +52,7 @@ def test_only_rows_of_equal_times_match(form: str, name: str) -> None:
     a = _stream((1, "A"), (2, "B"), (2, "C"), (4, "D"))
     b = _stream((2, "x"), (2, "y"), (3, "z"), (4, "w"))
     query = f"SELECT a.id AS a, b.id AS b {SAME_INSTANT[form]}"
-    assert _sorted_ids(wm.collect(query, {"a": a, "b": b}, _build_plan(name))) == ["Bx", "By", "Cx", "Cy", "Dw"]
+    assert _sorted_ids(wm.collect(query, {"a": a, "b": b}, plan=_build_plan(name))) == ["Bx", "By", "Cx", "Cy", "Dw"]
 
 
 @pytest.mark.parametrize("name", TACTICS)
@@ -62,7 +62,7 @@ def test_a_microsecond_apart_is_too_far(name: str) -> None:
         for times in ([10, 20], [11, 20])
     )
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k"
-    assert wm.collect(query, {"a": a, "b": b}, _build_plan(name)).to_pylist() == [{"x": 20, "y": 20}]
+    assert wm.collect(query, {"a": a, "b": b}, plan=_build_plan(name)).to_pylist() == [{"x": 20, "y": 20}]
 
 
 @pytest.mark.parametrize("name", TACTICS)
@@ -72,7 +72,7 @@ def test_a_row_in_a_zero_window_matches_only_as_the_latest_row(name: str) -> Non
     #  b [RANGE 1 ms]         x
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 0 SECONDS], b [RANGE 1 MILLISECOND] WHERE a.k = b.k"
     assert _sorted_ids(
-        wm.collect(query, {"a": _stream((1, "A"), (3, "B")), "b": _stream((2, "x"))}, _build_plan(name))
+        wm.collect(query, {"a": _stream((1, "A"), (3, "B")), "b": _stream((2, "x"))}, plan=_build_plan(name))
     ) == ["Bx"]
 
 
@@ -98,7 +98,7 @@ def test_rows_of_the_watermarks_instant_stay_for_later_batches_and_earlier_ones_
     a = wm.stream([_table((1, "A"), (5, "B")), _table((5, "C"), (4, "D"))], time="ts")
     b = wm.stream([_table((1, "x"), (5, "y")), _table((5, "z"))], time="ts")
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k"
-    found = wm.collect(query, {"a": a, "b": b}, _build_plan(name))
+    found = wm.collect(query, {"a": a, "b": b}, plan=_build_plan(name))
     assert _sorted_ids(found) == ["Ax", "By", "Bz", "Cy", "Cz"]
     assert json.loads(found.schema.metadata[b"watersmeet"])["ledger"]["a"]["late"] == 1
 

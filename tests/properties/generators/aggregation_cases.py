@@ -201,7 +201,7 @@ def collect_groups(case: QueryCase, plan: Plan | None = None, evaluate: str | No
     """Return the rows that the engine emits for the whole input in one batch."""
     streams = {source.name: declare_source(source) for source in case.sources}
     try:
-        return _emitted_rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
+        return _emitted_rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan=plan, evaluate=evaluate))
     except QueryError as error:
         _check_overflow(error)
         return None
@@ -226,7 +226,7 @@ def collect_groups_arriving(
             lateness=f"{arrival.lateness_us} microseconds",
             idle=idle,
         )
-    run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
+    run = watersmeet.run(watersmeet.sql(case.text), streams, plan=rng.choice(plans))
     assert isinstance(run, AggregationRun)
     rounds = [dict(each) for each in _list_rounds(arrivals)]
     kept = SavedStateParts()

@@ -162,12 +162,12 @@ def emit_over_directories(shedding: SheddingCase, rng: Random, path: Path) -> Em
 def _run_batches(shedding: SheddingCase, restarts: Callable[[int], bool]) -> list[list[str]]:
     from watersmeet.runtime.embedded.incremental import restore_run, serialize_run
 
-    run = wm.run(wm.sql(shedding.case.text), _streams(shedding), shedding.plan)
+    run = wm.run(wm.sql(shedding.case.text), _streams(shedding), plan=shedding.plan)
     found: list[list[str]] = []
     for batch, tables in enumerate(shedding.rounds):
         if restarts(batch):
             blob = serialize_run(run)
-            run = wm.run(wm.sql(shedding.case.text), _streams(shedding), shedding.plan)
+            run = wm.run(wm.sql(shedding.case.text), _streams(shedding), plan=shedding.plan)
             restore_run(run, blob)
         found.append(_row_texts(pa.Table.from_batches(run.advance(tables), run.result)))
     return found

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
-from watersmeet.planner.controller import Controls
+from watersmeet.planner.controller import SheddingDecision
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
@@ -93,7 +93,7 @@ class OverloadResult:
     workload: OverloadWorkload
     sustained_rows_per_s: float
     batches: tuple[SparkBatchMetrics, ...]
-    decisions: tuple[Controls, ...]
+    decisions: tuple[SheddingDecision, ...]
     most_rows_out_per_s: float
     most_rows_out_with_margin_per_s: float
 
@@ -231,7 +231,7 @@ def _run_flooded_query(
     frame = wm.on_spark(workload.query(), sources, session=spark, plans=folder / "plans")
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(processingTime=f"{round(workload.trigger_s * 1e3)} milliseconds").start()
-    controller_thread = controller.start(query)
+    controller_thread = controller.start(query, spark)
     start_s = time.monotonic()
     pause = threading.Event()
     for piece in range(1, pieces):

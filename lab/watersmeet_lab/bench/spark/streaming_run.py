@@ -104,7 +104,7 @@ def _to_result(name: str, progress: list[Any], rows_per_batch: int) -> SparkRunR
         seconds=sum(each["durationMs"]["triggerExecution"] for each in full[1:]) / 1000,
         rows_out=sum(each[_ROW_COUNT] for each in observed),
         checksum=sum(each[_CHECKSUM] or 0 for each in observed),
-        batches=tuple(parse_progress(full)[1:]),
+        batches=tuple(parse_progress(full))[1:],
         trigger_ms=tuple(each["durationMs"]["triggerExecution"] for each in full[1:]),
         state_bytes=max(map(_operator_state_bytes, full), default=None),
         durations_ms=tuple(dict(each["durationMs"]) for each in full[1:]),
@@ -112,7 +112,7 @@ def _to_result(name: str, progress: list[Any], rows_per_batch: int) -> SparkRunR
 
 
 def _operator_state_bytes(progress: Any) -> int:
-    ours = parse_progress([progress])
+    ours = list(parse_progress([progress]))
     return ours[0].state_bytes if ours else sum(map(_state_store_bytes, progress["stateOperators"]))
 
 

@@ -64,7 +64,7 @@ def measure_output_rate(label: str, seconds: int, kept: Mapping[str, float] | No
     used = {name: stream for name, stream in streams.items() if f"{name} [" in sources}
     select = ", ".join(f"{name}.ts AS {name}" for name in used)
     plan = wm.plan(drop={name.lower(): 1 - share for name, share in (kept or {}).items()})
-    rows = wm.collect(f"SELECT {select} FROM {sources}" + (f" WHERE {predicate}" if predicate else ""), used, plan)
+    rows = wm.collect(f"SELECT {select} FROM {sources}" + (f" WHERE {predicate}" if predicate else ""), used, plan=plan)
     return int(rows.num_rows) / seconds
 
 

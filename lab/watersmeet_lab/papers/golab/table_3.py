@@ -57,7 +57,7 @@ def collect_results(algorithm: str) -> tuple[tuple[int, ...], ...]:
         for name, times in TIMES.items()
     }
     plan = wm.plan(algorithm, evaluate="20 microseconds", expire="20 microseconds")
-    rows = wm.collect(QUERY, streams, plan).to_pylist()
+    rows = wm.collect(QUERY, streams, plan=plan).to_pylist()
     return tuple(sorted(tuple(row.values()) for row in rows))
 
 

@@ -87,7 +87,7 @@ def _generate_arrivals(join: AggregationJoin, names: list[str], seconds: int) ->
 def _time_plan(text: str, names: list[str], early: list[str], fill: Tables, rest: Tables) -> float:
     """Fill the windows with everything aggregated early, which is fast, then switch to the plan and time it."""
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in fill.items()}
-    run = wm.run(text, sources, wm.plan(early=names))
+    run = wm.run(text, sources, plan=wm.plan(early=names))
     run.advance(fill)
     run.replan(wm.plan(early=early))
     gc.collect()

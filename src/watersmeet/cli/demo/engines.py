@@ -41,7 +41,7 @@ class DemoEngine:
 
 
 def _run_embedded(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
-    return collect_with_metrics(wm.run(query, streams, plan), observe)
+    return collect_with_metrics(wm.run(query, streams, plan=plan), observe)
 
 
 EMBEDDED = DemoEngine("embedded", "in this process", None, _run_embedded)
@@ -100,7 +100,8 @@ def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer
         running = start_streaming(frame, Sink(directory / "checkpoint", directory / "out"), follow=False)
         follow_query(running, threading.Event(), observe, plan)
         files = sorted((directory / "out").glob("part-*.parquet"))
-        declared = wm.run(query, streams, plan).config.result  # Spark writes times in nanoseconds without a time zone
+        # Spark writes times in nanoseconds without a time zone.
+        declared = wm.run(query, streams, plan=plan).config.result
         return pa.concat_tables([declared.empty_table(), *(pq.read_table(file).cast(declared) for file in files)])
 
 

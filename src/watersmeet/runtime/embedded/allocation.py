@@ -178,7 +178,7 @@ class Direction:
     boxes: tuple[DropBox, DropBox]  # by input
 
 
-@dataclass
+@dataclass(repr=False)
 class AllocatedRun(EmbeddedRun):
     """Join of two streams as two directed joins over the same batches; a row draws once for each of its two roles.
 

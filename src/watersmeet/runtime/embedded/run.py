@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
+from watersmeet.algebra.render import html_code, html_paragraph, html_table
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics, Observer
@@ -39,6 +40,7 @@ from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_u
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.units import format_count
 
 Sources = Mapping[str, Stream | Relation]
 
@@ -79,6 +81,17 @@ class EmbeddedRun:
     planner: AdaptivePlanner | None = None  # None if the plan is pinned
     stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
     checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
+
+    def __repr__(self) -> str:
+        return f"Run({self._describe()}, plan={self.config.plan!r})"
+
+    def _repr_html_(self) -> str:
+        ledger = render_ledger_html(self.ledger) if self.ledger else ""
+        return f"<div>{html_code(str(self.bound.query))}{html_paragraph(self._describe(), strong=True)}{ledger}</div>"
+
+    def _describe(self) -> str:
+        arrived = sum(entry.arrived for entry in self.ledger.values())
+        return f"{format_count(arrived)} rows in, {format_count(self.state_rows)} rows stored"
 
     @property
     def decisions(self) -> list[Decision]:
@@ -226,7 +239,7 @@ class EmbeddedRun:
             self.ledger.setdefault(name, Ledger()).add(entry)
 
 
-@dataclass
+@dataclass(repr=False)
 class AggregationRun(EmbeddedRun):
     """Running aggregation query: each batch yields the groups of its evaluations."""
 
@@ -266,6 +279,20 @@ def start_run(
     starting_plan: StartingPlan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> EmbeddedRun:
+    """Bind a query and start a run of it over the sources. See `start_bound_run`."""
+    bound = bind_query(query, sources)
+    return start_bound_run(bound, sources, plan, evaluate=evaluate, starting_plan=starting_plan, stats=stats)
+
+
+def start_bound_run(
+    bound: BoundQuery,
+    sources: Sources,
+    plan: Plan | None = None,
+    *,
+    evaluate: str | None = None,
+    starting_plan: StartingPlan | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
     The planner fills the open parts of a pinned plan by cost, as `explain` shows. Without a pinned plan, the run starts
@@ -274,7 +301,6 @@ def start_run(
     `evaluate="row"` evaluates an aggregation query at the time of every row. `starting_plan` is the plan to
     start with if there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
     """
-    bound = bind_query(query, sources)
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
@@ -332,11 +358,22 @@ def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
     parsed = parse(query) if isinstance(query, str) else query
     for name, source in sources.items():
         if not isinstance(source, Stream | Relation):
-            raise InputError(
-                f'source "{name}" is a {type(source).__name__}',
-                hint="declare it with wm.stream(source, time=...) or wm.relation(source)",
-            )
+            raise undeclared_source_error(name, source)
     return bind(parsed, {name: source.to_schema(name) for name, source in sources.items()})
+
+
+def undeclared_source_error(name: str, source: object) -> InputError:
+    """Return the error for a source that is neither a stream nor a relation."""
+    return InputError(
+        f'source "{name}" is a {type(source).__name__}',
+        hint="declare it with wm.stream(source, time=...) or wm.relation(source)",
+    )
+
+
+def render_ledger_html(ledger: Mapping[str, Ledger]) -> str:
+    """Render the ledger of each stream as a table for a notebook."""
+    rows = [(name, *(format_count(count) for count in asdict(entry).values())) for name, entry in ledger.items()]
+    return html_table(("stream", "arrived", "kept", "shed", "late"), rows, "ledger")
 
 
 def read_all_rows(source: Stream | Relation) -> pa.Table:

@@ -25,7 +25,7 @@ from watersmeet.runtime.watermark import Watermark
 _STATE_HEADER = struct.Struct("<qQ")
 
 
-@dataclass
+@dataclass(repr=False)
 class ShedAggregationRun(EmbeddedRun):
     """Run of the join below the aggregation. Each batch yields the groups of its evaluations."""
 

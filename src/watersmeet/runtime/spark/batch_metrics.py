@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, EMIT, INGEST, PROBE, STORE
 from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, time_metric_name
 from watersmeet.runtime.spark.emission import METRICS
@@ -39,10 +45,10 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 class SparkBatchMetrics:
     """Metrics of one micro-batch. Times are sums over all tasks, in microseconds.
 
-    Streams are keyed by name, pairs by (origin, target) alias. `watermark_us` is the watermark at the start of the next
-    batch, `newest_us` the largest event time so far. `arrived` are all rows of a stream; of these, `late` rows came too
-    late to be joined and `shed` rows were dropped on purpose. `shuffled` are the rows that buckets received, by alias,
-    copies included.
+    `started_s` is the wall clock at the start of the batch. Streams are keyed by name, pairs by (origin, target) alias.
+    `watermark_us` is the watermark at the start of the next batch, `newest_us` the largest event time so far. `arrived`
+    are all rows of a stream; of these, `late` rows came too late to be joined and `shed` rows were dropped on purpose.
+    `shuffled` are the rows that buckets received, by alias, copies included.
 
     `pack_us` is the time of the packing tasks. In the buckets, `receive_us` is the time to read the shuffled packets,
     `state_read_us` and `state_write_us` the time to load and to save the state, `join_us` the time of the join.
@@ -61,6 +67,7 @@ class SparkBatchMetrics:
     join_us: int
     state_write_us: int
     trigger_ms: int
+    started_s: float
     arrived: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
@@ -99,19 +106,63 @@ def _number(place: int) -> Column:
     return F.col(METRICS)[place]
 
 
-def list_batches(query: Any) -> list[SparkBatchMetrics]:
-    """List the metrics of recent micro-batches, oldest first. `query` is the result of `writeStream … start()`."""
-    return parse_progress(query.recentProgress)
+def list_batches(query: StreamingQuery) -> list[SparkBatchMetrics]:
+    """List the metrics of recent micro-batches, oldest first."""
+    return list(parse_progress(query.recentProgress))
 
 
-def parse_progress(progress: Iterable[Any]) -> list[SparkBatchMetrics]:
+def parse_progress(progress: Iterable[StreamingQueryProgress]) -> Iterator[SparkBatchMetrics]:
     """Parse the progress reports of a streaming query. Batches in which no bucket ran have no metrics."""
-    observed = ((report, report["observedMetrics"].get(OBSERVATION)) for report in progress)
-    return [
-        _parse_batch(report, _add_merger_metrics(report, row.asDict()))
-        for report, row in observed
-        if row is not None and row[_RESULTS] is not None
-    ]
+    for report in progress:
+        observed = report["observedMetrics"].get(OBSERVATION)
+        if observed is not None and observed[_RESULTS] is not None:
+            yield _parse_batch(report, _add_merger_metrics(report, observed.asDict()))
+
+
+def to_batch_metrics(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
+    """Convert the metrics of a micro-batch to the form that all live views read.
+
+    Times of operators are sums over all tasks.
+    """
+    return BatchMetrics(
+        batch=batch.batch,
+        ended_s=batch.started_s + batch.trigger_ms / 1e3,
+        took_s=batch.trigger_ms / 1e3,
+        rows_in=batch.arrived,
+        rows_out=batch.results,
+        state_rows=batch.state_rows,
+        state_bytes=batch.state_bytes,
+        late=batch.late,
+        shed=batch.shed,
+        watermark_us=_instant_us(batch.watermark_us),
+        newest_us=_instant_us(batch.newest_us),
+        operators_s=_operators_s(batch),
+        plan=plan,
+    )
+
+
+def _operators_s(batch: SparkBatchMetrics) -> dict[str, float]:
+    """Return seconds by operator, under the cost model's names.
+
+    `batches` is the fixed cost per batch: the join's time that no other operator accounts for. `spark: micro-batches`
+    is the trigger time minus the summed task times. Tasks run in parallel, so this is a lower bound on Spark's own
+    overhead.
+    """
+    spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
+    # The time of all probes already includes the times by origin.
+    by_origin = sum(seconds for name, seconds in spent.items() if name.startswith("probe "))
+    overhead = {
+        "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
+        "spark: pack": batch.pack_us / 1e6,
+        "spark: shuffle": batch.receive_us / 1e6,
+        "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
+    }
+    of_tasks = sum(overhead.values()) + sum(spent.values()) - by_origin
+    return {**spent, **overhead, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
+
+
+def _instant_us(known_us: int) -> int | None:
+    return known_us if abs(known_us) < FOREVER_US else None
 
 
 def build_ledger(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
@@ -124,7 +175,7 @@ def build_ledger(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
     return {name: {**rows, "kept": rows["arrived"] - rows["late"] - rows["shed"]} for name, rows in ledger.items()}
 
 
-def _add_merger_metrics(progress: Any, values: dict[str, int]) -> dict[str, int]:
+def _add_merger_metrics(progress: StreamingQueryProgress, values: dict[str, int]) -> dict[str, int]:
     """Add the metrics of the second step, if there is one. Results are those of the last step."""
     merged = progress["observedMetrics"].get(MERGED)
     if merged is None:
@@ -133,8 +184,12 @@ def _add_merger_metrics(progress: Any, values: dict[str, int]) -> dict[str, int]
     return values | added | {_RESULTS: merged[_RESULTS] or 0}
 
 
-def _parse_batch(progress: Any, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
-    values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
+def _parse_batch(progress: StreamingQueryProgress, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
+    values: dict[str, Any] = {
+        "batch": progress["batchId"],
+        "trigger_ms": progress["durationMs"]["triggerExecution"],
+        "started_s": datetime.fromisoformat(progress["timestamp"]).timestamp(),
+    }
     for text, value in observed_values.items():
         metric, *subject = json.loads(text)
         if value is None:  # the operator did not run

@@ -25,7 +25,7 @@ from watersmeet.errors import InternalError
 from watersmeet.planner.models.profile import SparkCosts
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.processes import measure_cpu_s
-from watersmeet.runtime.spark.batch_metrics import parse_progress
+from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.session import session
 from watersmeet.sources.declarations import stream
@@ -124,7 +124,7 @@ def _measure_run(spark: SparkSession, load: SparkLoad, batches: int) -> RunCost:
         writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        spent_s, metrics = measure_cpu_s() - before_s, parse_progress(query.recentProgress)
+        spent_s, metrics = measure_cpu_s() - before_s, list_batches(query)
         if len(metrics) < batches:
             raise InternalError(f"only {len(metrics)} of {batches} batches of a calibration reported metrics")
     return RunCost(

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.query import Query
+from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.errors import InputError
 from watersmeet.runtime.bucket_grid import GridStore
 from watersmeet.runtime.embedded.run import Sources, bind_query
@@ -50,7 +50,43 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: str | Path | None = None,
 ) -> DataFrame:
-    """Return the query's rows as a DataFrame: streaming if any source streams, else finite.
+    """Return the query's rows as a DataFrame: streaming if any source streams, else finite. See `build_frame`."""
+    spark = choose_session(sources, session)
+    # Check the workers before anything else runs in them: a frame may ask Spark for its columns.
+    check_workers(spark.sparkContext)
+    return build_frame(
+        bind_query(query, sources),
+        sources,
+        spark,
+        plan=plan,
+        buckets=buckets,
+        plans=plans,
+        cache_state=cache_state,
+        observation=observation,
+        stats=stats,
+        checkpoint=checkpoint,
+    )
+
+
+def choose_session(sources: Sources, session: SparkSession | None = None) -> SparkSession:
+    """Return the given session, that of a source, the active one, or a new one."""
+    return session or _find_session(sources) or SparkSession.getActiveSession() or local_session()
+
+
+def build_frame(  # noqa: PLR0913 - keyword-only options of a query
+    bound: BoundQuery,
+    sources: Sources,
+    spark: SparkSession,
+    *,
+    plan: Plan | None = None,
+    buckets: int | None = None,
+    plans: str | Path | None = None,
+    cache_state: bool = True,
+    observation: Observation | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    checkpoint: str | Path | None = None,
+) -> DataFrame:
+    """Return the rows of a bound query as a DataFrame: streaming if any source streams, else finite.
 
     `buckets` is the number of buckets, by default one per shuffle partition. `plans` is the directory of a log of plans
     by batch (`PlanLog`), for a streaming query whose plan or shed rates change while it runs. `cache_state` lets
@@ -60,13 +96,7 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
-    spark = session or _find_session(sources) or SparkSession.getActiveSession() or local_session()
-    # Check the workers before anything else runs in them: a frame may ask Spark for its columns.
-    workers = check_workers(spark.sparkContext)
-    bound = bind_query(query, sources)
-    streaming = any(
-        isinstance(source, Stream) and source.is_unbounded for source in _list_sources(sources, bound.query)
-    )
+    workers, streaming = check_workers(spark.sparkContext), is_streaming(bound, sources)
     check_session(spark, streaming=streaming)
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
@@ -119,8 +149,10 @@ def _find_session(sources: Sources) -> SparkSession | None:
     return next((frame.sparkSession for frame in frames if frame is not None), None)
 
 
-def _list_sources(sources: Sources, query: Query) -> list[Stream | Relation]:
-    return [sources[name] for name in dict.fromkeys(source.name for source in query.sources)]
+def is_streaming(bound: BoundQuery, sources: Sources) -> bool:
+    """Return whether any source of the query is unbounded."""
+    read = [sources[source.name] for source in bound.query.sources]
+    return any(isinstance(source, Stream) and source.is_unbounded for source in read)
 
 
 def _pack_streams(

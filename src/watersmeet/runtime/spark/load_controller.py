@@ -1,11 +1,11 @@
 """Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger.
 
-The driver reads the query's progress. It passes the duration of a batch, its rows and the time in which they arrived to
-the controller (`planner.controller`). The decision is written to the plan log, which the packing tasks read by batch
-(`task_batch`).
+Spark reports every finished batch to the driver (`progress_events`). The driver passes the duration of the batch, its
+rows and the time in which they arrived to the controller (`planner.controller`). The decision is written to the plan
+log, which the packing tasks read by batch (`task_batch`).
 
 A decision is for the next batch that has not started. A batch that does not wait for its trigger has started by the
-time the previous one is reported. So its duration is predicted, and the decision is explanation the rows that arrive
+time the previous one is reported. So its duration is predicted, and the decision includes the rows that arrive
 meanwhile. If that next batch starts before the decision is written, its tasks have settled its plan. The log refuses
 the write, and the decision is written for the batch after it.
 """
@@ -13,20 +13,19 @@ the write, and the decision is written for the batch after it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import build_drop_boxes
-from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanBatchModel
+from watersmeet.planner.controller import BatchReport, Controller, PlanBatchModel, SheddingDecision
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.plan_cost import Budget
@@ -35,39 +34,27 @@ from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import PlanningSample, explain_sample
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
 from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.stats.stream_stats import StreamStats
 
-#: Interval between two looks at the query's progress.
-POLL_S = 0.1
 #: Number of recent batches whose controller is kept.
 MAX_CONTROLLERS = 64
 #: Smaller changes of a kept share are not worth a new plan.
 MIN_SHARE_CHANGE = 0.01
 
 
-def keep_up(
-    query: Any,
-    bound: BoundQuery,
-    plans: str | Path,
-    checkpoint: str | Path,
-    trigger_s: float,
-    *,
-    plan: Plan,
-    stats: Mapping[str, StreamStats] | None = None,
-    policy: SheddingPolicy = DEFAULT_POLICY,
-) -> LoadController:
+def keep_up(query: StreamingQuery, controller: LoadController, spark: SparkSession) -> LoadController:
     """Control the load of a running query until it ends.
 
     A failure of the controller stops the query. The query's `awaitTermination` raises it.
     """
-    controller = LoadController(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, policy)
-    controller.start(query)
+    report_failure(query, controller.start(query, spark))
     return controller
 
 
 @dataclass
 class LoadController:
-    """Load controller of one query: call `process_progress` after a batch, or `start` a thread that does.
+    """Load controller of one query: call `process_batch` after a batch, or `start` a thread that does.
 
     `plan` is the query's own plan. `stats` are known statistics of its streams, for the cost model. `decisions` are the
     decisions that were written. `failure` is the error that stopped the thread and the query.
@@ -80,7 +67,7 @@ class LoadController:
     plan: Plan
     stats: Mapping[str, StreamStats] = field(default_factory=dict)
     policy: SheddingPolicy = DEFAULT_POLICY
-    decisions: list[Controls] = field(default_factory=list)
+    decisions: list[SheddingDecision] = field(default_factory=list)
     _controllers: deque[tuple[int, Controller]] = field(default_factory=lambda: deque(maxlen=MAX_CONTROLLERS))
     _last_batch: int = -1
     _last_start_s: float | None = None
@@ -94,25 +81,26 @@ class LoadController:
         if not self.trigger_s > 0:
             raise InputError(f"a trigger interval must be positive, got {self.trigger_s} s")
 
-    def process_progress(self, query: Any) -> None:
-        """Decide after every finished batch that is new. `query` is the result of `writeStream … start()`."""
-        for progress in query.recentProgress:
-            for batch in parse_progress([progress]):
-                if batch.batch > self._last_batch:
-                    self._last_batch = batch.batch
-                    self._process_batch(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
+    def process_report(self, report: StreamingQueryProgress) -> None:
+        """Decide after a finished batch, given Spark's report of it."""
+        for batch in parse_progress([report]):
+            self.process_batch(batch)
 
-    def start(self, query: Any) -> BackgroundThread:
-        """Follow the query in a thread until it ends.
+    def process_batch(self, batch: SparkBatchMetrics) -> None:
+        """Decide after a finished batch. Its rows arrived between the starts of two batches.
 
-        Any error in the thread stops the query and is raised by `query.awaitTermination()`.
+        The first batch of a run is ignored: its time includes the start of processes.
         """
+        before_s, self._last_start_s, self._last_batch = self._last_start_s, batch.started_s, batch.batch
+        if before_s is not None:
+            interval_s = max(batch.started_s - before_s, 1e-3)
+            self._decide(BatchReport(batch.batch, batch.trigger_ms / 1e3, interval_s, batch.arrived, batch.results))
+
+    def start(self, query: StreamingQuery, spark: SparkSession) -> BackgroundThread:
+        """Follow the query in a thread until it ends. Any error in the thread stops the query."""
         self._thread = BackgroundThread(
-            "the load controller, which stopped its query,",
-            partial(self._follow, query, query.awaitTermination),
-            query.stop,
+            "the load controller, which stopped its query,", lambda: self._follow(query, spark), query.stop
         )
-        report_failure(query, self._thread)
         return self._thread.start()
 
     @property
@@ -137,26 +125,10 @@ class LoadController:
             estimates
         )
 
-    def _follow(self, query: Any, await_termination: Callable[[float], bool | None]) -> None:
-        while query.isActive:
-            self.process_progress(query)
-            try:
-                await_termination(POLL_S)
-            except StreamingQueryException:  # a batch failed: Spark raises the error to the caller who awaits the query
-                return
-
-    def _process_batch(self, batch: SparkBatchMetrics, start_s: float) -> None:
-        """Report a batch to the controller. Its rows arrived between the starts of two batches.
-
-        The first batch of a run is ignored: its time includes the start of processes.
-        """
-        before_s, self._last_start_s = self._last_start_s, start_s
-        if before_s is not None:
-            self._decide(
-                BatchReport(
-                    batch.batch, batch.trigger_ms / 1e3, max(start_s - before_s, 1e-3), batch.arrived, batch.results
-                )
-            )
+    def _follow(self, query: StreamingQuery, spark: SparkSession) -> None:
+        with ProgressEvents(query, spark) as progress:
+            for report in progress.reports():
+                self.process_report(report)
 
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
@@ -202,7 +174,7 @@ class LoadController:
             else self._last_batch
         )
 
-    def _write_decision(self, controls: Controls, first: int) -> None:
+    def _write_decision(self, controls: SheddingDecision, first: int) -> None:
         """Write the plan for the first batch from `first` on whose plan is not settled.
 
         At most two batches can have started while the decision was made.
@@ -217,21 +189,22 @@ class LoadController:
             return
 
 
-def report_failure(query: Any, thread: BackgroundThread) -> None:
-    """Make `query.awaitTermination()` raise the thread's failure, as it raises the failure of a batch.
+def report_failure(query: StreamingQuery, thread: BackgroundThread) -> None:
+    """Make `query.awaitTermination()` wait for the thread and raise its failure, as it raises the failure of a batch.
 
     Spark knows only its own failures. A query that was stopped ends without an error, so its caller would not learn the
     reason.
     """
     await_termination = query.awaitTermination
 
-    def await_both(timeout: float | None = None) -> bool | None:
-        ended: bool | None = await_termination(timeout)
+    def await_both(timeout: int | None = None) -> bool | None:
+        ended = await_termination(timeout)
         if ended is not False:  # None without a timeout
+            thread.join()
             thread.raise_failure()
         return ended
 
-    query.awaitTermination = await_both
+    query.awaitTermination = await_both  # type: ignore[method-assign] # the caller holds Spark's own object
 
 
 def _has_changed(one: Mapping[str, float], other: Mapping[str, float]) -> bool:

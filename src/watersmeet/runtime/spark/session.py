@@ -6,8 +6,9 @@ other runs on its own machine; in local mode, all workers are there. A new query
 tasks remove the rest on machines that the driver cannot reach. Workers then drop the decoded state of runs without a
 directory (`state_store`).
 
-A listener in Python would learn of each end at once. But each query posts its start from its own Java thread, and Py4J
-opens one more connection and one more Python thread for each of them.
+A permanent listener in Python would learn of each end at once. But each query posts its start from its own Java thread,
+and Py4J opens one more connection and one more Python thread for each of them. So the listener of `progress_events` is
+added after a query has started, and only for queries that are followed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _THRESHOLD = "spark.broadcast.UDFCompressionThreshold"
+
+#: Variable of the environment with the address that Spark's UI listens on.
+_UI_ADDRESS = "SPARK_LOCAL_IP"
 
 #: More shuffle partitions per core than this waste time.
 MAX_PARTITIONS_PER_CORE = 4
@@ -102,20 +106,58 @@ LOCAL_SETTINGS = {
 }
 
 
-def session(*, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
+def session(*, ui: bool = False, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
     """Start a session, local by default.
 
-    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). Write an
-    underscore for a dot. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. An active
-    session is returned unchanged.
+    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.log.level": "WARN"}`). Write an
+    underscore for a dot. `ui` starts Spark's UI and prints its address. `unsafe_arrow` turns off Arrow's bounds and
+    null checks in Spark's Java processes. An active session is returned unchanged.
     """
-    builder = SparkSession.builder
-    for name, value in choose_settings(settings, unsafe_arrow=unsafe_arrow).items():
+    builder, chosen = SparkSession.builder, choose_settings(settings, unsafe_arrow=unsafe_arrow)
+    if ui:
+        chosen["spark.ui.enabled"] = "true"
+    for name, value in chosen.items():
         builder = builder.config(name, value)
-    with _report_failed_start():
+    with _report_failed_start(), _bind_ui_to_loopback(is_local(chosen["spark.master"]), ui=ui):
         started = builder.getOrCreate()
         _ = started.conf  # Spark checks its SQL settings only on first access
+    if ui:
+        _print_ui_address(started)
     return started
+
+
+@contextmanager
+def _bind_ui_to_loopback(local: bool, *, ui: bool) -> Iterator[None]:
+    """Start a local Java process whose UI listens on the loopback interface only.
+
+    Spark has no setting for that address. It reads a variable of the environment, and else listens on all interfaces.
+    """
+    gateway = SparkContext._gateway if SparkContext._active_spark_context is None else None
+    if ui and local and gateway is not None and gateway.jvm.System.getenv(_UI_ADDRESS) is None:
+        raise InputError(
+            "the Java process of Spark already runs, and would open its UI to the network",
+            hint="call wm.session(ui=True) first in a new process",
+        )
+    before = os.environ.get(_UI_ADDRESS)
+    if local and before is None:
+        os.environ[_UI_ADDRESS] = "127.0.0.1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_UI_ADDRESS, None)
+
+
+def _print_ui_address(spark: SparkSession) -> None:
+    address = spark.sparkContext.uiWebUrl
+    if address is None:
+        warnings.warn(
+            "the active session was started without a UI: stop it, then call wm.session(ui=True)",
+            WatersmeetWarning,
+            stacklevel=4,
+        )
+    else:
+        print(f"Spark's UI: {address}", file=sys.stderr)
 
 
 def shuffle_partitions() -> int:

@@ -15,12 +15,18 @@ from pyspark.errors import PySparkException
 
 from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError
 
+#: Errors of Spark itself, and the loss of its Java process.
+SPARK_FAILURES = (PySparkException, Py4JError, ConnectionError)
+
 _MAX_CHARACTERS = 400
 _ERROR_TYPES: dict[str, type[WatersmeetError]] = {
     kind.__name__: kind for kind in (QueryError, InputError, PlanError, WatersmeetError)
 }
 _END = r"(?:\n\s*(?:at |JVM stacktrace|Driver stacktrace|===)|\s+SQLSTATE|\Z)"
 _RAISED = re.compile(rf"watersmeet\.errors\.(\w+): (.*?){_END}", re.DOTALL)
+
+
+_PYTHON_EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 
 
 class SparkError(InputError):
@@ -44,14 +50,18 @@ def summarize_spark_errors() -> Iterator[None]:
     """Raise a one-sentence error for an exception of Spark or the loss of its Java process."""
     try:
         yield
-    except (PySparkException, Py4JError, ConnectionError) as error:
+    except SPARK_FAILURES as error:
         raise summarize_error(error) from error
 
 
 def summarize_error(error: Exception) -> WatersmeetError:
-    """Return the caller's mistake inside an error, or else the first line of Spark's message, without a stack trace."""
-    lines = str(error).strip().splitlines()
-    summary = lines[0][:_MAX_CHARACTERS] if lines else type(error).__name__
+    """Return the caller's mistake inside an error, or else one sentence of Spark's message, without a stack trace.
+
+    It is the exception of a Python function, such as that of `foreachBatch`, or the first line of the message.
+    """
+    lines, raised = str(error).strip().splitlines(), _PYTHON_EXCEPTION.search(str(error))
+    sentence = raised[1] if raised is not None else lines[0] if lines else type(error).__name__
+    summary = sentence[:_MAX_CHARACTERS]
     hint = (
         "run watersmeet repair DIR, with the directory of the checkpoint, to see what can be done"
         if "STATE_STORE" in str(error)

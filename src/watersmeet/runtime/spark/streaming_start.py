@@ -1,0 +1,181 @@
+"""Start of a streaming query on Spark: its writer, its trigger, its load controller, and the thread that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import InputError
+from watersmeet.planner.explain import Explanation
+from watersmeet.planner.models.ayad_drops import SheddingPolicy
+from watersmeet.runtime.background import BackgroundThread
+from watersmeet.runtime.spark.batch_metrics import parse_progress, to_batch_metrics
+from watersmeet.runtime.spark.load_controller import LoadController
+from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.spark.progress_events import ProgressEvents
+from watersmeet.runtime.spark.running_query import QueryRecord, RunningQuery
+from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES, summarize_spark_errors
+from watersmeet.sources.durations import Duration, parse_duration_us
+from watersmeet.stats.stream_stats import StreamStats
+
+#: Trigger of a query that processes the available data and ends.
+AVAILABLE_NOW = "availableNow"
+
+#: Sinks that keep nothing after the query, and therefore need no checkpoint.
+_TRANSIENT_FORMATS = ("memory", "console", "noop")
+_FORMATS = {"jsonl": "json"}
+
+BuildWriter = Callable[[DataFrame], "DataStreamWriter"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSink:
+    """Destination of a streaming query.
+
+    `to` is a path, the name of a table (`format="table"`), the name of a table in memory (`format="memory"`), or a
+    function that makes a writer of the DataFrame. `options` are options of the format.
+    """
+
+    to: str | Path | BuildWriter | None = None
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str | Path | None = None
+    trigger: Duration | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.to is None and self.format not in ("console", "noop"):
+            raise InputError(
+                "a streaming query needs a destination",
+                hint='pass to="DIRECTORY", to="TABLE" with format="table" or "memory", or a function from the '
+                "DataFrame to a writer",
+            )
+        if self.checkpoint is None and (callable(self.to) or self.format not in _TRANSIENT_FORMATS):
+            raise InputError(
+                "a streaming query needs a checkpoint, from which it continues after a restart",
+                hint='pass checkpoint="DIRECTORY"; only the formats memory, console and noop do without one',
+            )
+
+    @property
+    def interval_us(self) -> int | None:
+        """Trigger interval; None if batches follow each other at once, or if the query ends with the available data."""
+        if self.trigger is None or self.trigger == AVAILABLE_NOW:
+            return None
+        return parse_duration_us(self.trigger, "the trigger interval")
+
+    def start(self, rows: DataFrame, default_name: str | None = None) -> StreamingQuery:
+        """Start to write the rows of a streaming DataFrame."""
+        writer, name = self._trigger_writer(self._build_writer(rows)), self._choose_name(rows, default_name)
+        if name is not None:
+            writer = writer.queryName(name)
+        if self.checkpoint is not None:
+            writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return writer.toTable(str(self.to)) if self._is_table else writer.start()
+
+    @property
+    def _is_table(self) -> bool:
+        return self.format == "table" and not callable(self.to)
+
+    def _build_writer(self, rows: DataFrame) -> DataStreamWriter:
+        if callable(self.to):
+            return self.to(rows)
+        writer = rows.writeStream.outputMode("append").options(**self.options)
+        if self._is_table:
+            return writer
+        if self.format == "csv" and "header" not in self.options:
+            writer = writer.option("header", "true")
+        writer = writer.format(_FORMATS.get(self.format, self.format))
+        return writer if self.format in _TRANSIENT_FORMATS else writer.option("path", str(self.to))
+
+    def _trigger_writer(self, writer: DataStreamWriter) -> DataStreamWriter:
+        if self.trigger == AVAILABLE_NOW:
+            return writer.trigger(availableNow=True)
+        return writer if self.interval_us is None else writer.trigger(processingTime=f"{self.interval_us} microseconds")
+
+    def _choose_name(self, rows: DataFrame, default_name: str | None) -> str | None:
+        """Return the query's name, which no other active query of the session may have."""
+        if self.name is not None or default_name is None:
+            return self.name
+        if self.format == "memory" and not callable(self.to):
+            return str(self.to)
+        taken = {query.name for query in rows.sparkSession.streams.active}
+        names = (default_name if number == 1 else f"{default_name} ({number})" for number in range(1, len(taken) + 2))
+        return next(name for name in names if name not in taken)
+
+
+def make_controller(
+    bound: BoundQuery,
+    sink: StreamSink,
+    checkpoint: Path | None,
+    plan: Plan,
+    stats: Mapping[str, StreamStats] | None,
+    policy: SheddingPolicy,
+) -> LoadController:
+    """Return a load controller whose plan log lies in the checkpoint, which must be in a local or mounted directory."""
+    if sink.interval_us is None:
+        raise InputError(
+            "keep_up chooses shed rates by the trigger interval, and there is none", hint='pass trigger="10 seconds"'
+        )
+    if checkpoint is None:
+        raise InputError(
+            "keep_up stores its decisions in the checkpoint, which is not a directory of this machine",
+            hint='pass checkpoint="DIRECTORY", on a file system that all workers can read',
+        )
+    log = PlanLog(checkpoint / "watersmeet" / "plans")
+    return LoadController(bound, log, checkpoint, sink.interval_us / 1e6, plan, stats or {}, policy)
+
+
+def start_query(
+    rows: DataFrame,
+    sink: StreamSink,
+    default_name: str,
+    *,
+    plan: Plan,
+    explain_plan: Callable[[Plan], Explanation],
+    controller: LoadController | None = None,
+) -> RunningQuery:
+    """Start a streaming query and a thread that records its batches. The controller decides after each of them.
+
+    `plan` is the plan of the query unless the log of the controller has another one for a batch.
+    """
+    record, log = QueryRecord(), None if controller is None else controller.log
+    with summarize_spark_errors():
+        query = sink.start(rows, default_name)
+
+    def plan_at(batch: int) -> Plan:
+        return (log.plan_at(batch) if log is not None else None) or plan
+
+    follower = BackgroundThread(
+        "the thread that follows the query, which it stopped,",
+        lambda: _record_batches(query, rows.sparkSession, record, controller, plan_at),
+        lambda: _stop_query(query),
+    ).start()
+    decisions = [] if controller is None else controller.decisions
+    return RunningQuery(query, follower, record, decisions, plan_at, explain_plan)
+
+
+def _record_batches(
+    query: StreamingQuery,
+    spark: SparkSession,
+    record: QueryRecord,
+    controller: LoadController | None,
+    plan_at: Callable[[int], Plan],
+) -> None:
+    with ProgressEvents(query, spark) as progress:
+        for batch in parse_progress(progress.reports()):
+            record.add(to_batch_metrics(batch, plan_at(batch.batch)))
+            if controller is not None:
+                controller.process_batch(batch)
+
+
+def _stop_query(query: StreamingQuery) -> None:
+    with suppress(*SPARK_FAILURES):  # the thread may have failed because Spark has gone
+        query.stop()
