@@ -146,6 +146,23 @@ def test_conditions_bind_as_in_sql(written: str, meaning: Expr) -> None:
 @pytest.mark.parametrize(
     ("written", "meaning"),
     [
+        ("a.x = a.y IS NULL", IsNull(Comparison("=", X, Y))),
+        ("a.x IS NULL = a.y", Comparison("=", IsNull(X), Y)),
+        ("a.x = a.y < a.z", Comparison("<", Comparison("=", X, Y), Z)),
+        ("a.x < a.y IN (TRUE)", In(Comparison("<", X, Y), (Literal(True, pa.bool_()),))),
+        ("a.x IN (1) NOT IN (a.y)", Not(In(In(X, (number(1),)), (Y,)))),
+        ("NOT a.x = a.y IS NOT NULL", Not(Not(IsNull(Comparison("=", X, Y))))),
+        ("a.x = NOT a.y AND a.z", And((Comparison("=", X, Not(Y)), Z))),
+        ("a.x BETWEEN a.y || 'b' AND 'c'", Between(X, Call("CONCAT", (Y, text("b"))), text("c"))),
+    ],
+)
+def test_tests_apply_from_left_to_right(written: str, meaning: Expr) -> None:
+    assert parse_condition(written) == meaning
+
+
+@pytest.mark.parametrize(
+    ("written", "meaning"),
+    [
         ("CASE WHEN a.x THEN 1 END", Case(((X, number(1)),))),
         ("CASE WHEN a.x THEN 1 WHEN a.y THEN 2 ELSE 3 END", Case(((X, number(1)), (Y, number(2))), number(3))),
         (

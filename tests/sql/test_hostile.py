@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlglot.tokenizer_core import TokenType
 
 from tests.sql.schemas import SCHEMAS
 from watersmeet.algebra.expressions import And, In
@@ -17,7 +16,7 @@ from watersmeet.algebra.query import Query
 from watersmeet.errors import QueryError
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
-from watersmeet.sql.tokens import WatersmeetDialect
+from watersmeet.sql.tokens import TokenKind, tokenize
 
 WHERE = "SELECT a.x FROM s [ROWS 5] AS a WHERE "
 
@@ -111,7 +110,7 @@ def test_a_caller_deep_in_its_own_stack_gets_an_error_not_a_crash() -> None:
             parse(WHERE + "(" * 30 + "a.x" + ")" * 30)
 
     with pytest.raises(QueryError, match="nested too deeply"):
-        at_depth(sys.getrecursionlimit() - len(_stack()) - 200)
+        at_depth(sys.getrecursionlimit() - len(_stack()) - 100)
 
 
 def _stack() -> list[object]:
@@ -209,8 +208,8 @@ def _parse_or_none(text: str) -> Query | None:
 
 def _values(text: str) -> Counter[str]:
     """Return the names, numbers and strings of a text, which parsing and printing must keep."""
-    tokens = WatersmeetDialect().tokenize(text)
-    numbers = [str(float(token.text)) for token in tokens if token.token_type == TokenType.NUMBER]
-    kept = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING}
-    words = [token.text.upper().removesuffix("S") for token in tokens if token.token_type in kept]
+    tokens = tokenize(text)
+    numbers = [str(float(token.text)) for token in tokens if token.kind is TokenKind.NUMBER]
+    kept = {TokenKind.NAME, TokenKind.QUOTED_NAME, TokenKind.STRING}
+    words = [token.text.upper().removesuffix("S") for token in tokens if token.kind in kept]
     return Counter(value for value in numbers + words if value not in {"COUNT", "CONCAT", "RANGE"})

@@ -1,16 +1,14 @@
 """Grammar of the clauses: select items, sources with their windows, window constraints, EVERY.
 
-The result is sqlglot's `Select`. Windows and lengths need nothing but the text, so they are already values of the
-algebra.
+Windows and lengths need nothing but the text, so they are already values of the algebra.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
-
+from watersmeet.algebra.expressions import Expr
+from watersmeet.algebra.query import SelectItem, Source, Star
 from watersmeet.algebra.windows import (
     LandmarkWindow,
     RangeWindow,
@@ -21,231 +19,269 @@ from watersmeet.algebra.windows import (
     check_length,
 )
 from watersmeet.errors import QueryError, Span
-from watersmeet.sql.grammar import ExpressionGrammar
-from watersmeet.sql.spans import errors_at, node_span
+from watersmeet.sql.grammar import ExpressionParser
+from watersmeet.sql.source_names import SourceName
+from watersmeet.sql.spans import errors_at
+from watersmeet.sql.tokens import TokenKind
+from watersmeet.sql.unsupported import OUTER_JOINS, find_refusal, outer_join_error
 
-#: sqlglot has no token for EVERY. SETTINGS ends a query in another dialect and has no use in this one.
-EVERY_TOKEN = TokenType.SETTINGS
+MAX_SOURCES = 32
 
 _WINDOWS = "a window: RANGE, WINDOW, ROWS, PARTITION BY … ROWS, TUMBLE or LANDMARK"
 _LENGTH = "a length, like 10 SECONDS"
+_CLAUSES = ("FROM", "WINDOW", "DWINDOW", "WHERE", "GROUP BY", "HAVING", "EVERY", "JOIN")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedConstraint:
-    """`WINDOW (first, second) = length`, or `WINDOW = length` if `names` is None; names as written."""
+    """`WINDOW (first, second) = length`, or `WINDOW = length` if `names` is None."""
 
-    names: tuple[exp.Identifier, exp.Identifier] | None
+    names: tuple[str, str] | None
     length_us: int
     directed: bool
     span: Span
 
 
-class QueryGrammar(ExpressionGrammar):
-    """Grammar of a whole query."""
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """The clauses of a query, with the names of sources as written.
 
-    def _parse_statement(self) -> exp.Expr | None:
+    `source_names` lists every use of such a name, in the order of the text.
+    """
+
+    select: tuple[SelectItem | Star, ...]
+    sources: tuple[Source, ...]
+    join_conditions: tuple[Expr, ...]
+    constraints: tuple[ParsedConstraint, ...]
+    where: Expr | None
+    group_by: tuple[Expr, ...]
+    having: Expr | None
+    every_us: int | None
+    source_names: tuple[SourceName, ...]
+
+
+class QueryParser(ExpressionParser):
+    """Parser of a whole query."""
+
+    def parse_query(self) -> ParsedQuery:
         """Parse a query up to the end of the text.
 
         SELECT … FROM … [WINDOW …] [WHERE …] [WINDOW …] [GROUP BY …] [HAVING …] [EVERY …]
         """
-        self._expect(TokenType.SELECT, "SELECT")
-        query = exp.Select(expressions=self._parse_list(self._parse_select_item))
-        self._expect(TokenType.FROM, '"," or FROM')
-        query.set("from_", self._parse_source())
-        query.set("joins", self._parse_from_rest())
-        pairs = self._parse_constraints()
-        query.set("where", self._parse_condition_after(TokenType.WHERE))
-        query.set("pairs", pairs or self._parse_constraints())
-        query.set("group", self._parse_list(self._parse_disjunction) if self._match(TokenType.GROUP_BY) else None)
-        query.set("having", self._parse_condition_after(TokenType.HAVING))
-        query.set("every", self._parse_every())
+        self._expect_select()
+        select = self._parse_list(self._parse_select_item)
+        self._expect("FROM", '"," or FROM')
+        sources, join_conditions = self._parse_from()
+        constraints = self._parse_constraints()
+        where = self._parse_condition_after("WHERE")
+        constraints = constraints or self._parse_constraints()
+        group_by = self._parse_list(self.parse_expression) if self._accept("GROUP BY") else []
+        having = self._parse_condition_after("HAVING")
+        every_us = self._parse_every()
         self._expect_end()
-        return query
+        return ParsedQuery(
+            select=tuple(select),
+            sources=tuple(sources),
+            join_conditions=tuple(join_conditions),
+            constraints=tuple(constraints),
+            where=where,
+            group_by=tuple(group_by),
+            having=having,
+            every_us=every_us,
+            source_names=tuple(self.source_names),
+        )
+
+    def _expect_select(self) -> None:
+        first = self._current
+        if self._accept("SELECT"):
+            return
+        if first.kind is TokenKind.END or first.is_symbol(";"):
+            raise QueryError("the query is empty", hint="begin with SELECT")
+        hint = "only SELECT statements are supported" if first.kind is TokenKind.NAME else None
+        refusal = find_refusal(first, first) if first.text[:1].isalpha() else None
+        raise refusal or QueryError(
+            f"a query begins with SELECT, not with {self._text_of(first)}", span=first.span, hint=hint
+        )
+
+    def _expect_end(self) -> None:
+        token = self._current
+        if token.is_symbol(*_CLAUSES):
+            raise QueryError(
+                f"{token.text} is in the wrong place or repeated",
+                span=token.span,
+                hint="the order is SELECT … FROM … WINDOW … WHERE … GROUP BY … HAVING … EVERY …",
+            )
+        while self._accept(";"):
+            pass
+        if self._current.kind is TokenKind.END:
+            return
+        if self._previous.is_symbol(";"):
+            raise QueryError(
+                "one query at a time",
+                span=self._current.span,
+                hint="the text after the semicolon is a second statement",
+            )
+        raise self._unexpected_token_error()
 
     # --- SELECT and FROM
 
-    def _parse_select_item(self) -> exp.Expr | None:
-        if self._match(TokenType.STAR):
-            return exp.Star().update_positions(self._prev)
-        item = self._parse_disjunction()
-        if self._match(TokenType.ALIAS):
-            return self.expression(exp.Alias(this=item, alias=self._name("a name after AS")))
-        if self._at(*self.IDENTIFIER_TOKENS):
-            return self.expression(exp.Alias(this=item, alias=self._name("a name")))
-        return item
+    def _parse_select_item(self) -> SelectItem | Star:
+        start = self._current.start
+        if self._accept("*"):
+            return Star(span=self._span_from(start))
+        source = self._accept_qualified_star()
+        if source is not None:
+            return Star(source, span=self._span_from(start))
+        expr = self.parse_expression()
+        return SelectItem(expr, self._parse_alias())
 
-    def _parse_source(self) -> exp.Table:
-        start = self._curr
+    def _parse_alias(self) -> str | None:
+        if self._accept("AS"):
+            return self._expect_name("a name after AS").text
+        return self._advance().text if self._current.is_name else None
+
+    def _parse_from(self) -> tuple[list[Source], list[Expr]]:
+        """Parse the sources and the conditions of JOINs, each of which sees its own source and those before it."""
+        sources, conditions = [self._parse_source()], []
+        while self._is_at(",", "CROSS", "INNER", "JOIN", *OUTER_JOINS):
+            kind = self._advance()
+            if kind.is_symbol(*OUTER_JOINS):
+                raise outer_join_error(kind)
+            if kind.is_symbol("CROSS", "INNER"):
+                self._expect("JOIN", "JOIN")
+            sources.append(self._parse_source())
+            if len(sources) > MAX_SOURCES:
+                raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=sources[-1].span)
+            if kind.is_symbol("INNER", "JOIN"):
+                conditions.append(self._parse_join_condition(visible=len(sources)))
+            elif kind.is_symbol("CROSS") and self._is_at("ON"):
+                raise QueryError(
+                    "CROSS JOIN has no ON",
+                    span=self._current.span,
+                    hint="leave CROSS out, or put the condition into WHERE",
+                )
+        return sources, conditions
+
+    def _parse_join_condition(self, *, visible: int) -> Expr:
+        self._expect("ON", "ON and the join's condition (CROSS JOIN has none)")
+        self._visible = visible
+        condition = self.parse_expression()
+        self._visible = None
+        return condition
+
+    def _parse_source(self) -> Source:
+        start = self._current.start
         name = self._parse_source_name()
         window = self._parse_window_brackets()
-        alias = None
-        if self._match(TokenType.ALIAS):
-            alias = self._name("a name after AS")
-        elif self._at(*self.IDENTIFIER_TOKENS):
-            alias = self._name("a name")
-            if self._at(TokenType.L_PAREN):
-                raise QueryError(f"{alias.name} (…) is not supported in FROM", span=node_span(alias))
-        if self._at(TokenType.L_BRACKET):
+        alias = self._parse_source_alias() or name
+        if self._is_at("["):
             if window is not None:
-                raise QueryError("a source has one window", span=self._current_span())
+                raise QueryError("a source has one window", span=self._current.span)
             window = self._parse_window_brackets()
-        return self._set_span(exp.Table(this=name, alias=alias, window=window), start.start)
+        return Source(name, alias, window, span=self._span_from(start))
 
-    def _parse_source_name(self) -> exp.Identifier:
-        if self._at(TokenType.L_PAREN):
-            raise QueryError("FROM takes streams and relations by name, not in parentheses", span=self._current_span())
-        name = self._name("the name of a stream or relation")
-        if self._at(TokenType.DOT):
+    def _parse_source_name(self) -> str:
+        if self._is_at("(") and not self._next.is_symbol("SELECT"):
+            raise QueryError("FROM takes streams and relations by name, not in parentheses", span=self._current.span)
+        self._accept("(")  # the error is the query after it
+        name = self._expect_name("the name of a stream or relation")
+        if self._is_at("."):
             raise QueryError(
                 "a source's name has one part",
-                span=self._current_span(),
+                span=self._current.span,
                 hint='quote a name that contains a dot: "a.b"',
             )
-        if self._at(TokenType.L_PAREN):
-            raise QueryError("FROM takes streams and relations by name, not functions", span=node_span(name))
-        return name
+        if self._is_at("("):
+            raise QueryError("FROM takes streams and relations by name, not functions", span=name.span)
+        return name.text
 
-    def _parse_from_rest(self) -> list[exp.Join]:
-        joins: list[exp.Join] = []
-        while True:
-            if self._match(TokenType.COMMA):
-                joins.append(exp.Join(this=self._parse_source()))
-            elif self._match(TokenType.CROSS):
-                self._expect(TokenType.JOIN, "JOIN")
-                joins.append(exp.Join(this=self._parse_source()))
-                if self._at(TokenType.ON):
-                    raise QueryError(
-                        "CROSS JOIN has no ON",
-                        span=self._current_span(),
-                        hint="leave CROSS out, or put the condition into WHERE",
-                    )
-            elif self._at(TokenType.INNER, TokenType.JOIN):
-                joins.append(self._parse_inner_join())
-            else:
-                return joins
-
-    def _parse_inner_join(self) -> exp.Join:
-        self._match(TokenType.INNER)
-        self._expect(TokenType.JOIN, "JOIN")
-        source = self._parse_source()
-        self._expect(TokenType.ON, "ON and the join's condition (CROSS JOIN has none)")
-        return exp.Join(this=source, on=self._parse_disjunction())
+    def _parse_source_alias(self) -> str | None:
+        alias = self._parse_alias()
+        if alias is not None and self._is_at("("):
+            raise QueryError(f"{alias} (…) is not supported in FROM", span=self._previous.span)
+        return alias
 
     # --- windows
 
     def _parse_window_brackets(self) -> Window | None:
-        if not self._match(TokenType.L_BRACKET):
+        if not self._accept("["):
             return None
         window = self._parse_window_inside()
-        self._expect(TokenType.R_BRACKET, 'the "]" that closes the window')
+        self._expect("]", 'the "]" that closes the window')
         return window
 
     def _parse_window_inside(self) -> Window:
-        if self._match_words("WINDOW", "UNTIL", "NOW") or self._match_words("LANDMARK"):
+        if self._accept_words("WINDOW", "UNTIL", "NOW") or self._accept_words("LANDMARK"):
             return LandmarkWindow()
-        if self._match_words("RANGE") or self._match_words("WINDOW"):
+        if self._accept_words("RANGE") or self._accept_words("WINDOW"):
             return self._parse_time_window(RangeWindow)
-        if self._match_words("TUMBLE"):
+        if self._accept_words("TUMBLE"):
             return self._parse_time_window(TumbleWindow)
         columns: list[str] = []
-        if self._match_words("PARTITION", "BY"):
-            columns = self._parse_list(lambda: self._name("a column").name)
-        if self._match_words("ROWS"):
+        if self._accept_words("PARTITION", "BY"):
+            columns = self._parse_list(lambda: self._expect_name("a column").text)
+        if self._accept_words("ROWS"):
             return self._parse_rows_window(tuple(columns))
         raise self._unexpected_token_error("ROWS, as in PARTITION BY a, b ROWS 10" if columns else _WINDOWS)
 
     def _parse_time_window(self, kind: type[RangeWindow] | type[TumbleWindow]) -> RangeWindow | TumbleWindow:
-        start = self._curr.start
+        start = self._current.start
         length_us = self._parse_duration(_LENGTH)
-        with errors_at(Span(start, self._prev.end + 1)):
+        with errors_at(self._span_from(start)):
             return kind(length_us)
 
     def _parse_rows_window(self, partition_by: tuple[str, ...]) -> RowsWindow:
-        start = self._curr.start
-        sign = -1 if self._match(TokenType.DASH) else 1
-        count = self._expect(TokenType.NUMBER, "a number of rows")
-        span = Span(start, count.end + 1)
+        start = self._current.start
+        sign = -1 if self._accept("-") else 1
+        count = self._expect_kind(TokenKind.NUMBER, "a number of rows")
+        span = self._span_from(start)
         if not count.text.isdecimal():
             raise QueryError(f"a number of rows is an integer, not {count.text}", span=span)
         with errors_at(span):
             return RowsWindow(sign * int(count.text), partition_by)
 
-    def _match_words(self, *words: str) -> bool:
-        """Match words that are keywords only inside window brackets; elsewhere they are names."""
-        tokens = self._tokens[self._index : self._index + len(words)]
-        upper = tuple(token.text.upper() for token in tokens if token.token_type in {TokenType.VAR, TokenType.WINDOW})
-        if upper != words:
-            return False
-        self._advance(len(words))
-        return True
-
-    # --- constraints and EVERY
+    # --- constraints, conditions and EVERY
 
     def _parse_constraints(self) -> list[ParsedConstraint]:
-        if not self._at(TokenType.WINDOW):
+        if not self._is_at("WINDOW", "DWINDOW"):
             return []
-        pairs = [self._parse_window_constraint()]
-        while self._match(TokenType.AND):
-            if not self._at(TokenType.WINDOW):
+        constraints = [self._parse_constraint()]
+        while self._accept("AND"):
+            if not self._is_at("WINDOW", "DWINDOW"):
                 raise self._unexpected_token_error(
                     "another WINDOW or DWINDOW constraint (conditions belong after WHERE)"
                 )
-            pairs.append(self._parse_window_constraint())
-        return pairs
+            constraints.append(self._parse_constraint())
+        return constraints
 
-    def _parse_window_constraint(self) -> ParsedConstraint:
-        start = self._expect(TokenType.WINDOW, "WINDOW or DWINDOW")
-        directed = start.text.upper() == "DWINDOW"
-        names = self._parse_pair() if directed or self._at(TokenType.L_PAREN) else None
-        self._expect(TokenType.EQ, '"=" and a length, as in WINDOW (a, b) = 10 SECONDS')
-        length_start = self._curr.start
+    def _parse_constraint(self) -> ParsedConstraint:
+        start = self._advance()
+        directed = start.is_symbol("DWINDOW")
+        names = self._parse_pair() if directed or self._is_at("(") else None
+        self._expect("=", '"=" and a length, as in WINDOW (a, b) = 10 SECONDS')
+        length_start = self._current.start
         length_us = self._parse_duration(_LENGTH)
-        with errors_at(Span(length_start, self._prev.end + 1)):
+        with errors_at(self._span_from(length_start)):
             check_length(length_us)
-        return ParsedConstraint(names, length_us, directed, Span(start.start, self._prev.end + 1))
+        return ParsedConstraint(names, length_us, directed, self._span_from(start.start))
 
-    def _parse_pair(self) -> tuple[exp.Identifier, exp.Identifier]:
+    def _parse_pair(self) -> tuple[str, str]:
         example = "two sources in parentheses, as in (a, b)"
-        self._expect(TokenType.L_PAREN, example)
-        first = self._name(example)
-        self._expect(TokenType.COMMA, example)
-        second = self._name(example)
-        self._expect(TokenType.R_PAREN, 'the ")" after two sources')
+        self._expect("(", example)
+        first = self._use_source(self._expect_name(example))
+        self._expect(",", example)
+        second = self._use_source(self._expect_name(example))
+        self._expect(")", 'the ")" after two sources')
         return first, second
 
+    def _parse_condition_after(self, keyword: str) -> Expr | None:
+        return self.parse_expression() if self._accept(keyword) else None
+
     def _parse_every(self) -> int | None:
-        if not self._match(EVERY_TOKEN):
+        if not self._accept("EVERY"):
             return None
-        start = self._curr.start
+        start = self._current.start
         length_us = self._parse_duration(_LENGTH)
-        with errors_at(Span(start, self._prev.end + 1)):
+        with errors_at(self._span_from(start)):
             check_every(length_us)
         return length_us
-
-    # --- conditions
-
-    def _parse_condition_after(self, keyword: TokenType) -> exp.Expr | None:
-        return self._parse_disjunction() if self._match(keyword) else None
-
-    def _expect_end(self) -> None:
-        if not self._curr:
-            return
-        if self._at(*_CLAUSES):
-            raise QueryError(
-                f"{self._curr.text.upper()} is in the wrong place or repeated",
-                span=self._current_span(),
-                hint="the order is SELECT … FROM … WINDOW … WHERE … GROUP BY … HAVING … EVERY …",
-            )
-        raise self._unexpected_token_error()
-
-
-_CLAUSES = {
-    TokenType.FROM,
-    TokenType.WINDOW,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    EVERY_TOKEN,
-    TokenType.JOIN,
-}

@@ -1,347 +1,427 @@
-"""The expression grammar: sqlglot's operators and their precedence, over operands parsed here.
+"""Grammar of expressions: tokens to the algebra's expressions, with the names of sources as written.
 
-sqlglot reads the union of thirty dialects and forgives much: a missing AND in BETWEEN, an extra comma, a stray bracket.
-So every table of constructs is cut down to those we support, and our own code parses every operand and reports what it
-expected where. Each node gets the span of its text.
+Operators are parsed by their binding strength. From loose to tight: OR, AND, NOT, tests, ||, + and -, *, / and %, and
+the sign. Tests are comparisons, IS NULL, IN, BETWEEN and LIKE. They apply from left to right, as in Spark SQL:
+`a = b IS NULL` is `(a = b) IS NULL`. Each node gets the span of its text.
+
+References: Pratt, "Top Down Operator Precedence", POPL 1973.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn, TypeVar
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import TypeVar
 
-from sqlglot import exp
-from sqlglot.parser import Parser
-from sqlglot.tokenizer_core import Token, TokenType
+import pyarrow as pa
 
-from watersmeet.algebra.names import RESERVED
+from watersmeet.algebra.expressions import (
+    AGGREGATES,
+    ARITHMETIC,
+    COMPARISONS,
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+    walk,
+)
 from watersmeet.errors import QueryError, Span
-from watersmeet.sql.functions import CALLABLE, EXTRACTED_UNITS, unknown_function_error
-from watersmeet.sql.literals import DATE_OR_TIMESTAMP, parse_length_us
-from watersmeet.sql.spans import token_span
+from watersmeet.sql import literals
+from watersmeet.sql.functions import CALLABLE, EXTRACTED_UNITS, FUNCTIONS, SYNONYMS, unknown_function_error
+from watersmeet.sql.source_names import SourceName
+from watersmeet.sql.token_reader import TokenReader
+from watersmeet.sql.tokens import Token, TokenKind
 from watersmeet.sql.types import parse_type_name
+from watersmeet.sql.unsupported import CALL_SUFFIXES, OUTER_JOINS
 
-#: Largest depth of nested parentheses, CASE, NOT and minus signs. A level costs the parser up to sixteen of Python's
-#: thousand frames.
+#: Largest depth of nested parentheses, calls, CASE, NOT and minus signs. A level costs the parser up to twenty of
+#: Python's thousand frames.
 MAX_NESTING = 32
+#: Nodes that `CASE x WHEN …` may add by copying x into each branch.
+MAX_COPIED = 20_000
 
-Node = TypeVar("Node", bound=exp.Expr)
-Item = TypeVar("Item")
+Parsed = TypeVar("Parsed")
 
 
-class ExpressionGrammar(Parser):
-    """Grammar of expressions: sqlglot's parser with smaller tables and its own operands."""
+class Binding(IntEnum):
+    """Binding strength of operators, from loose to tight."""
 
-    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
-    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {}
-    ASSIGNMENT: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
-    EQUALITY: ClassVar[dict[TokenType, type[exp.Binary]]] = {TokenType.EQ: exp.EQ, TokenType.NEQ: exp.NEQ}
-    BITWISE: ClassVar[dict[TokenType, type[exp.Binary]]] = {}
-    TERM: ClassVar[dict[TokenType, type[exp.Binary]]] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add}
-    FACTOR: ClassVar[dict[TokenType, type[exp.Binary]]] = {
-        TokenType.MOD: exp.Mod,
-        TokenType.SLASH: exp.Div,
-        TokenType.STAR: exp.Mul,
-    }
-    UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        TokenType.NOT: lambda self: self._parse_prefix(exp.Not, self._parse_equality),
-        TokenType.DASH: lambda self: self._parse_prefix(exp.Neg, self._parse_unary),
-    }
-    RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        TokenType.BETWEEN: lambda self, this: self._parse_between(this),
-        TokenType.IN: lambda self, this: self._parse_in(this),
-        TokenType.IS: lambda self, this: self._parse_is(this),
-        TokenType.LIKE: lambda self, this: self._parse_like(this),
-    }
-    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
-        TokenType.STRING: lambda self, token: self.expression(exp.Literal(this=token.text, is_string=True), token),
-        TokenType.NUMBER: lambda self, token: self.expression(exp.Literal(this=token.text, is_string=False), token),
-        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
-        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
-        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
-        TokenType.DOT: lambda self, token: self._parse_fraction(token),
-        TokenType.L_PAREN: lambda self, token: self._parse_parenthesis(token),
-        TokenType.CASE: lambda self, token: self._parse_branches(token),
-        TokenType.INTERVAL: lambda self, token: self._parse_interval_literal(token),
-    }
+    OR = auto()
+    AND = auto()
+    NOT = auto()
+    TEST = auto()
+    CONCATENATION = auto()
+    SUM = auto()
+    PRODUCT = auto()
+    SIGN = auto()
 
-    def reset(self) -> None:
-        super().reset()
+    @property
+    def tighter(self) -> Binding:
+        return Binding(self + 1)
+
+
+class ExpressionParser(TokenReader):
+    """Parser of expressions. It also collects the uses of sources' names, which FROM resolves later."""
+
+    def __init__(self, tokens: list[Token], text: str):
+        super().__init__(tokens, text)
+        self.source_names: list[SourceName] = []
+        self._visible: int | None = None
         self._nesting = 0
+        self._copied = 0
 
-    # --- what sqlglot calls
+    def parse_expression(self) -> Expr:
+        return self._parse_operation(Binding.OR)
 
-    def expression(self, instance: Node, token: Token | None = None, comments: list[str] | None = None) -> Node:
-        """Set the node's span: the token's, or from its first operand to the last token read."""
-        if token is not None:
-            return instance.update_positions(token)
-        first = instance.args.get("this")
-        start = first.meta_get("start") if isinstance(first, exp.Expr) else None
-        return self._set_span(instance, self._prev.start if start is None else start)
+    def _parse_operation(self, loosest: Binding) -> Expr:
+        """Parse an operand and the operators after it that bind at least as tightly as `loosest`."""
+        start = self._current.start
+        expr = self._parse_operand()
+        tightest = Binding.SIGN
+        while (operator := self._find_operator()) is not None and loosest <= operator.binding <= tightest:
+            expr = operator.parse(self, expr, start)
+            tightest = operator.binding  # so `a LIKE 'b' || 'c'` is not `(a LIKE 'b') || 'c'`
+        return expr
 
-    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise sqlglot's own errors. With the tables above, only a missing closing parenthesis remains."""
-        raise self._unexpected_token_error('")"' if message == "Expecting )" else None)
+    def _find_operator(self) -> Operator | None:
+        token = self._current
+        if token.kind is not TokenKind.SYMBOL:
+            self._refuse_time_zone()
+            return None
+        if token.text == "NOT":
+            return _NEGATED if self._next.is_symbol(*_NEGATABLE) else None
+        return _OPERATORS.get(token.text)
 
-    def _parse_disjunction(self) -> exp.Expr | None:
-        """Parse an expression. Besides the prefix operators, this is the only way that expressions nest."""
-        return self._parse_nested(super()._parse_disjunction)
+    def _refuse_time_zone(self) -> None:
+        token = self._current
+        if self._accept_words("AT", "TIME", "ZONE"):
+            raise QueryError("AT TIME ZONE is not supported", span=token.span, hint="times are in UTC")
 
-    def _parse_at_time_zone(self, this: exp.Expr | None) -> exp.Expr | None:
-        if self._match_text_seq("AT", "TIME", "ZONE", advance=False):
-            raise QueryError("AT TIME ZONE is not supported", span=self._current_span(), hint="times are in UTC")
-        return this
+    # --- operators
 
-    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
-        token = self._curr
-        if token.token_type in self.IDENTIFIER_TOKENS:
-            return self._parse_named(token)
-        parser = self.PRIMARY_PARSERS.get(token.token_type)
-        if parser is None:
-            raise self._unexpected_token_error("a value, a column or an expression")
+    def _parse_chain(self, first: Expr, start: int) -> Expr:
+        """Parse `a AND b AND c`, `a OR b OR c` or `a || b || c` as one node."""
+        symbol = self._current.text
+        args = [first]
+        while self._accept(symbol):
+            args.append(self._parse_operation(_OPERATORS[symbol].binding.tighter))
+        if symbol == "||":
+            return Call("CONCAT", tuple(args), span=self._span_from(start))
+        return (And if symbol == "AND" else Or)(tuple(args), span=self._span_from(start))
+
+    def _parse_comparison(self, left: Expr, start: int) -> Expr:
+        symbol = self._advance().text
+        right = self._parse_operation(Binding.TEST.tighter)
+        return Comparison("<>" if symbol == "!=" else symbol, left, right, span=self._span_from(start))
+
+    def _parse_arithmetic(self, left: Expr, start: int) -> Expr:
+        symbol = self._advance().text
+        right = self._parse_operation(_OPERATORS[symbol].binding.tighter)
+        return Arithmetic(symbol, left, right, span=self._span_from(start))
+
+    def _parse_negated_test(self, arg: Expr, start: int) -> Expr:
         self._advance()
-        operand: exp.Expr = parser(self, token)
-        return operand
+        if self._accept("NULL"):
+            raise QueryError("NOT NULL is not a condition", span=self._span_from(start), hint="write IS NOT NULL")
+        test = _OPERATORS[self._current.text].parse(self, arg, start)
+        return Not(test, span=self._span_from(start))
 
-    def _parse_between(self, this: exp.Expr | None) -> exp.Between:
-        low = self._parse_bitwise()
-        self._expect(TokenType.AND, "AND, as in BETWEEN 1 AND 5")
-        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
+    def _parse_null_test(self, arg: Expr, start: int) -> Expr:
+        self._advance()
+        negated = self._accept("NOT")
+        self._expect("NULL", "IS NULL or IS NOT NULL")
+        test = IsNull(arg, span=self._span_from(start))
+        return Not(test, span=self._span_from(start)) if negated else test
 
-    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
-        self._expect(TokenType.L_PAREN, 'a list in parentheses after "IN"')
-        options = self._parse_list(self._parse_disjunction)
-        self._expect(TokenType.R_PAREN, '")"')
-        return self.expression(exp.In(this=this, expressions=options))
+    def _parse_membership(self, arg: Expr, start: int) -> Expr:
+        self._advance()
+        self._expect("(", 'a list in parentheses after "IN"')
+        options = self._parse_nested(lambda: self._parse_list(self.parse_expression))
+        self._expect(")", '")"')
+        return In(arg, tuple(options), span=self._span_from(start))
 
-    def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
-        negated = self._match(TokenType.NOT)
-        null = self._expect(TokenType.NULL, "IS NULL or IS NOT NULL")
-        test: exp.Expr = self.expression(exp.Is(this=this, expression=exp.Null().update_positions(null)))
-        return self.expression(exp.Not(this=test)) if negated else test
+    def _parse_between(self, arg: Expr, start: int) -> Expr:
+        self._advance()
+        low = self._parse_operation(Binding.TEST.tighter)
+        self._expect("AND", "AND, as in BETWEEN 1 AND 5")
+        high = self._parse_operation(Binding.TEST.tighter)
+        return Between(arg, low, high, span=self._span_from(start))
+
+    def _parse_like(self, arg: Expr, start: int) -> Expr:
+        self._advance()
+        pattern = self._expect_kind(TokenKind.STRING, "a pattern in quotes after LIKE, as in LIKE 'a%'")
+        if (len(pattern.text) - len(pattern.text.rstrip("\\"))) % 2:
+            raise QueryError("the pattern ends in a backslash that escapes nothing", span=pattern.span)
+        following = self._current.span
+        if self._accept_words("ESCAPE"):
+            raise QueryError(
+                "LIKE … ESCAPE is not supported", span=following, hint="a backslash escapes the next character"
+            )
+        return Like(arg, pattern.text, span=self._span_from(start))
 
     # --- operands
 
-    def _parse_like(self, this: exp.Expr | None) -> exp.Like:
-        pattern = self._curr
-        if pattern.token_type != TokenType.STRING:
-            raise self._unexpected_token_error("a pattern in quotes after LIKE, as in LIKE 'a%'")
+    def _parse_operand(self) -> Expr:
+        token = self._current
+        if token.is_name:
+            return self._parse_named()
+        if token.kind is TokenKind.NUMBER:
+            return literals.parse_number(self._advance().text, token.span)
+        if token.kind is TokenKind.STRING:
+            return Literal(self._advance().text, pa.string(), span=token.span)
+        parse = _OPERANDS.get(token.text) if token.kind is TokenKind.SYMBOL else None
+        if parse is None:
+            raise self._no_operand_error()
         self._advance()
-        if self._curr.text.upper() == "ESCAPE" and self._at(TokenType.VAR):
-            raise QueryError(
-                "LIKE … ESCAPE is not supported",
-                span=self._current_span(),
-                hint="a backslash escapes the next character",
-            )
-        return self.expression(
-            exp.Like(this=this, expression=exp.Literal.string(pattern.text).update_positions(pattern))
-        )
+        return parse(self, token)
 
-    def _parse_named(self, token: Token) -> exp.Expr:
-        """Parse an operand that begins with a name: a function call, DATE '…', TIMESTAMP '…', or a column."""
-        following = self._next.token_type
-        if following == TokenType.L_PAREN:
-            return self._parse_call(token)
-        if (
-            following == TokenType.STRING
-            and token.token_type == TokenType.VAR
-            and token.text.upper() in DATE_OR_TIMESTAMP
-        ):
-            self._advance(2)
-            text = exp.Literal.string(self._prev.text).update_positions(self._prev)
-            return self._set_span(exp.Cast(this=text, to=token.text.upper()), token.start)
-        first = self._name("a column")
-        if not self._match(TokenType.DOT):
-            return self.expression(exp.Column(this=first))
-        if self._match(TokenType.STAR):
-            return self._set_span(exp.Column(this=exp.Star(), table=first), token.start)
-        second = self._name('a column after the "."')
-        if self._at(TokenType.DOT):
-            raise QueryError(
-                "a column's name has at most two parts, source and column", span=Span(token.start, self._prev.end + 1)
-            )
-        return self._set_span(exp.Column(this=second, table=first), token.start)
+    def _no_operand_error(self) -> QueryError:
+        token, expected = self._current, "a value, a column or an expression"
+        if not token.is_symbol(*OUTER_JOINS):
+            return self._unexpected_token_error(expected)
+        if self._next.is_symbol("("):
+            return unknown_function_error(self._text_of(token), token.span)
+        return self._mismatch_error(expected, hint=self._quoting_hint(token))
 
-    def _parse_call(self, token: Token) -> exp.Expr:
-        name = token.text.upper()
-        if token.token_type == TokenType.IDENTIFIER or name not in CALLABLE:
-            raise unknown_function_error(token.text, token_span(token))
-        self._advance(2)
-        if name == "CAST":
-            call = self._parse_cast_arguments()
-        elif name == "EXTRACT":
-            call = self._parse_extract_arguments()
-        else:
-            call = exp.Anonymous(this=name, expressions=self._parse_arguments())
-        self._expect(TokenType.R_PAREN, f'"," or the ")" that closes {name}')
-        self._refuse_call_suffix(name)
-        return self._set_span(call, token.start)
+    def _parse_named(self) -> Expr:
+        """Parse an operand that begins with a name: a call, DATE '…', TIMESTAMP '…', or a column."""
+        first = self._advance()
+        if self._is_at("("):
+            return self._parse_call(first)
+        if self._current.kind is TokenKind.STRING and first.kind is TokenKind.NAME:
+            parse_constant = literals.DATE_OR_TIMESTAMP.get(first.text.upper())
+            if parse_constant is not None:
+                return parse_constant(self._advance().text, self._span_from(first.start))
+        if not self._accept("."):
+            return Column(first.text, span=first.span, visible=self._visible)
+        if self._accept("*"):
+            raise QueryError("a star is allowed only in SELECT and in COUNT(*)", span=self._span_from(first.start))
+        second = self._expect_name('a column after the "."')
+        span = self._span_from(first.start)
+        if self._is_at("."):
+            raise QueryError("a column's name has at most two parts, source and column", span=span)
+        return Column(second.text, self._use_source(first), span=span, visible=self._visible)
 
-    def _parse_arguments(self) -> list[exp.Expr]:
-        if self._at(TokenType.R_PAREN):
-            return []
-        if self._match(TokenType.STAR):
-            return [exp.Star().update_positions(self._prev)]
-        return self._parse_list(self._parse_disjunction)
+    def _use_source(self, token: Token) -> str:
+        self.source_names.append(SourceName(token.text, token.span, self._visible))
+        return token.text
 
-    def _parse_cast_arguments(self) -> exp.Expr:
-        operand = self._parse_disjunction()
-        self._expect(TokenType.ALIAS, "AS and a type, as in CAST(x AS BIGINT)")
-        return exp.Cast(this=operand, to=self._parse_type_name())
+    def _parse_point(self, token: Token) -> Expr:
+        raise self._unexpected_token_error("digits after the point")
 
-    def _parse_type_name(self) -> Any:
-        """Parse a type name into an Arrow type, which sqlglot's nodes carry unchanged."""
-        token = self._curr
-        if token.token_type != TokenType.VAR:
-            raise self._unexpected_token_error("a type")
-        self._advance()
-        sizes: list[str] = []
-        if self._match(TokenType.L_PAREN):
-            sizes = self._parse_list(lambda: self._expect(TokenType.NUMBER, "a number of digits").text)
-            self._expect(TokenType.R_PAREN, '")"')
-        return parse_type_name(token.text, sizes, Span(token.start, self._prev.end + 1))
+    def _parse_parenthesis(self, token: Token) -> Expr:
+        inner = self._parse_nested(self.parse_expression)
+        if self._is_at(","):
+            raise QueryError("several values in parentheses are allowed only after IN", span=self._current.span)
+        self._expect(")", '")"')
+        return inner
 
-    def _parse_extract_arguments(self) -> exp.Expr:
-        unit = self._expect(TokenType.VAR, "a unit, as in EXTRACT(HOUR FROM a.ts)")
-        if unit.text.upper() not in EXTRACTED_UNITS:
-            raise QueryError(
-                f'"{unit.text}" cannot be extracted', span=token_span(unit), hint=f"units: {', '.join(EXTRACTED_UNITS)}"
-            )
-        self._expect(TokenType.FROM, "FROM, as in EXTRACT(HOUR FROM a.ts)")
-        return exp.Anonymous(this=unit.text.upper(), expressions=[self._parse_disjunction()])
+    def _parse_not(self, token: Token) -> Expr:
+        arg = self._parse_nested(lambda: self._parse_operation(Binding.NOT.tighter))
+        return Not(arg, span=self._span_from(token.start))
 
-    def _refuse_call_suffix(self, name: str) -> None:
-        word = self._curr.text.upper() if self._at(TokenType.VAR) else ""
-        if word in _CALL_SUFFIXES:
-            raise QueryError(f"{name}(…) {word} is not supported", span=self._current_span(), hint=_CALL_SUFFIXES[word])
+    def _parse_minus(self, token: Token) -> Expr:
+        """Parse a minus sign, which belongs to the number that directly follows it."""
+        if self._current.kind is TokenKind.NUMBER:
+            number = self._advance().text
+            span = self._span_from(token.start)
+            return literals.negate(literals.parse_number(number, span), span)
+        return Negate(self._parse_nested(self._parse_operand), span=self._span_from(token.start))
 
-    def _parse_fraction(self, token: Token) -> exp.Expr:
-        """Parse `.5`, which the tokenizer splits into a point and a number."""
-        digits = self._curr.text
-        if not self._at(TokenType.NUMBER) or not self._is_connected() or "." in digits:
-            raise self._unexpected_token_error("digits after the point")
-        self._advance()
-        return self._set_span(exp.Literal(this=f"0.{digits}", is_string=False), token.start)
-
-    def _parse_parenthesis(self, token: Token) -> exp.Expr:
-        inner = self._parse_disjunction()
-        if self._at(TokenType.COMMA):
-            raise QueryError("several values in parentheses are allowed only after IN", span=self._current_span())
-        self._expect(TokenType.R_PAREN, '")"')
-        return self._set_span(exp.Paren(this=inner), token.start)
-
-    def _parse_branches(self, token: Token) -> exp.Expr:
-        subject = None if self._at(TokenType.WHEN) else self._parse_disjunction()
-        branches = []
-        while self._match(TokenType.WHEN):
-            condition = self._parse_disjunction()
-            self._expect(TokenType.THEN, "THEN")
-            branches.append(exp.If(this=condition, true=self._parse_disjunction()))
+    def _parse_case(self, token: Token) -> Expr:
+        subject = None if self._is_at("WHEN") else self._parse_nested(self.parse_expression)
+        branches: list[tuple[Expr, Expr]] = []
+        while self._accept("WHEN"):
+            condition = self._parse_nested(self.parse_expression)
+            if subject is not None:
+                condition = Comparison("=", subject, condition, span=condition.span)
+            self._expect("THEN", "THEN")
+            branches.append((condition, self._parse_nested(self.parse_expression)))
         if not branches:
             raise self._unexpected_token_error("WHEN")
-        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
-        self._expect(TokenType.END, "WHEN, ELSE or the END of this CASE")
-        return self._set_span(exp.Case(this=subject, ifs=branches, default=default), token.start)
+        default = self._parse_nested(self.parse_expression) if self._accept("ELSE") else None
+        self._expect("END", "WHEN, ELSE or the END of this CASE")
+        span = self._span_from(token.start)
+        if subject is not None:
+            self._count_copies(subject, len(branches) - 1, span)
+        return Case(tuple(branches), default, span=span)
 
-    def _parse_interval_literal(self, token: Token) -> exp.Expr:
+    def _count_copies(self, subject: Expr, copies: int, span: Span) -> None:
+        self._copied += copies * sum(1 for _ in walk(subject))
+        if self._copied > MAX_COPIED:
+            raise QueryError(
+                "CASE would copy a value this large into too many branches", span=span, hint="write CASE WHEN … instead"
+            )
+
+    def _parse_interval(self, token: Token) -> Expr:
         length_us = self._parse_duration("a length, as in INTERVAL 5 SECONDS")
-        return self._set_span(exp.Interval(this=length_us), token.start)
+        return literals.interval_literal(length_us, self._span_from(token.start))
 
     def _parse_duration(self, expected: str) -> int:
-        """Parse a number and a unit, and return microseconds; `self._prev` is the unit afterwards."""
-        start = self._curr
-        sign = -1 if self._match(TokenType.DASH) else 1
-        if not self._at(TokenType.NUMBER, TokenType.STRING):
+        """Parse a number and a unit, and return microseconds."""
+        start = self._current.start
+        sign = -1 if self._accept("-") else 1
+        if self._current.kind not in (TokenKind.NUMBER, TokenKind.STRING):
             raise self._unexpected_token_error(expected)
-        number = self._curr
+        number = self._advance()
+        span = self._span_from(start)
+        unit = self._expect_kind(TokenKind.NAME, "a unit, like SECONDS")
+        return sign * literals.parse_length_us(number.text, unit.text, number=span, unit_span=unit.span)
+
+    # --- calls
+
+    def _parse_call(self, function: Token) -> Expr:
+        if self._next.is_symbol("SELECT"):
+            self._advance()
+            raise self._unexpected_token_error()
+        name = function.text.upper()
+        if function.kind is TokenKind.QUOTED_NAME or name not in CALLABLE:
+            raise unknown_function_error(function.text, function.span)
         self._advance()
-        unit = self._curr
-        if unit.token_type != TokenType.VAR:
-            raise self._unexpected_token_error("a unit, like SECONDS")
-        self._advance()
-        return sign * parse_length_us(
-            number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=token_span(unit)
-        )
+        parse = _SPECIAL_CALLS.get(name, ExpressionParser._parse_plain_call)
+        return self._parse_nested(lambda: parse(self, function))
 
-    # --- reading
+    def _parse_plain_call(self, function: Token) -> Expr:
+        name = function.text.upper()
+        if self._is_at("*"):
+            raise QueryError(f"{name} takes a value, not a star", span=self._current.span)
+        args = () if self._is_at(")") else tuple(self._parse_list(self.parse_expression))
+        return _build_call(SYNONYMS.get(name, name), args, self._close_call(function))
 
-    def _name(self, expected: str) -> exp.Identifier:
-        token = self._curr
-        if token.token_type not in self.IDENTIFIER_TOKENS:
-            error = self._unexpected_token_error(expected)
-            if token.text.upper() in RESERVED:
-                error.hint = f'quote a reserved word to use it as a name: "{token.text}"'
-            raise error
-        self._advance()
-        return exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER).update_positions(token)
+    def _parse_count(self, function: Token) -> Expr:
+        """Parse what COUNT counts. A row of a join has a row of each source, so COUNT(a.*) is COUNT(*)."""
+        if self._accept("*") or self._accept_qualified_star() is not None:
+            return Aggregate("COUNT", span=self._close_call(function))
+        return self._parse_plain_call(function)
 
-    def _parse_list(self, parse: Callable[[], Item | None]) -> list[Item]:
-        """Parse one or more items with commas between; unlike in sqlglot, an item must follow each comma."""
-        items = [parse()]
-        while self._match(TokenType.COMMA):
-            items.append(parse())
-        return [item for item in items if item is not None]
+    def _accept_qualified_star(self) -> str | None:
+        """Skip `a.*` if it comes next, and return its source."""
+        after = self._tokens[self._index + 1 : self._index + 3]
+        if not (self._current.is_name and after[0].is_symbol(".") and after[1].is_symbol("*")):
+            return None
+        source = self._use_source(self._current)
+        self._index += 3
+        return source
 
-    def _at(self, *kinds: TokenType) -> bool:
-        return self._curr.token_type in kinds
+    def _parse_cast(self, function: Token) -> Expr:
+        arg = self.parse_expression()
+        self._expect("AS", "AS and a type, as in CAST(x AS BIGINT)")
+        kind = self._parse_type()
+        return Cast(arg, kind, span=self._close_call(function))
 
-    def _expect(self, kind: TokenType, expected: str) -> Token:
-        token = self._curr
-        if token.token_type != kind:
-            raise self._unexpected_token_error(expected)
-        self._advance()
-        return token
+    def _parse_type(self) -> pa.DataType:
+        name = self._expect_kind(TokenKind.NAME, "a type")
+        sizes: list[str] = []
+        if self._accept("("):
+            sizes = self._parse_list(lambda: self._expect_kind(TokenKind.NUMBER, "a number of digits").text)
+            self._expect(")", '")"')
+        return parse_type_name(name.text, sizes, self._span_from(name.start))
 
-    def _unexpected_token_error(self, expected: str | None = None) -> QueryError:
-        """Build the error for a next token that the grammar does not allow here."""
-        expectation = f"; expected {expected}" if expected else ""
-        if not self._curr:
-            return QueryError(f"the query ends too early{expectation}", span=self._current_span())
-        span = token_span(self._curr)
-        shown = self.sql[span.start : min(span.end, span.start + 40)]
-        hint = (
-            "equality is a single ="
-            if shown == "=" and self._prev.token_type == TokenType.EQ
-            else _HINTS.get(shown.upper())
-        )
-        return QueryError(f"did not expect {shown} here{expectation}", span=span, hint=hint)
+    def _parse_extraction(self, function: Token) -> Expr:
+        unit = self._expect_kind(TokenKind.NAME, "a unit, as in EXTRACT(HOUR FROM a.ts)")
+        if unit.text.upper() not in EXTRACTED_UNITS:
+            raise QueryError(
+                f'"{unit.text}" cannot be extracted', span=unit.span, hint=f"units: {', '.join(EXTRACTED_UNITS)}"
+            )
+        self._expect("FROM", "FROM, as in EXTRACT(HOUR FROM a.ts)")
+        arg = self.parse_expression()
+        return Call(unit.text.upper(), (arg,), span=self._close_call(function))
 
-    def _current_span(self) -> Span:
-        """Return the span of the next token, or the place after the last one."""
-        return token_span(self._curr) if self._curr else Span(self._prev.end + 1, self._prev.end + 1)
+    def _close_call(self, function: Token) -> Span:
+        """Skip the parenthesis that closes a call, and return the span of the call."""
+        name = function.text.upper()
+        self._expect(")", f'"," or the ")" that closes {name}')
+        word = self._current.text.upper() if self._current.kind is TokenKind.NAME else ""
+        if word in CALL_SUFFIXES:
+            raise QueryError(f"{name}(…) {word} is not supported", span=self._current.span, hint=CALL_SUFFIXES[word])
+        return self._span_from(function.start)
 
-    def _parse_prefix(self, kind: type[exp.Expr], parse: Callable[[], exp.Expr | None]) -> exp.Expr:
-        start = self._prev.start
-        return self._set_span(kind(this=self._parse_nested(parse)), start)
-
-    def _parse_nested(self, parse: Callable[[], exp.Expr | None]) -> exp.Expr | None:
+    def _parse_nested(self, parse: Callable[[], Parsed]) -> Parsed:
         self._nesting += 1
-        if self._nesting > MAX_NESTING + 1:  # the outermost expression is not nested
+        if self._nesting > MAX_NESTING:
             raise QueryError(
                 f"nested more than {MAX_NESTING} deep",
-                span=self._current_span(),
+                span=self._current.span,
                 hint="split the expression into smaller ones",
             )
         inner = parse()
         self._nesting -= 1
         return inner
 
-    def _set_span(self, node: Node, start: int) -> Node:
-        meta = node.meta
-        meta["start"], meta["end"] = start, self._prev.end
-        return node
+
+def _build_call(name: str, args: tuple[Expr, ...], span: Span) -> Expr:
+    if name in AGGREGATES:
+        _check_count(name, args, "one argument", 1, span)
+        return Aggregate(name, args[0], span=span)
+    if name == "IF":
+        _check_count(name, args, "3 arguments", 3, span)
+        return Case(((args[0], args[1]),), args[2], span=span)
+    if name == "MOD":
+        _check_count(name, args, "2 arguments", 2, span)
+        return Arithmetic("%", args[0], args[1], span=span)
+    FUNCTIONS[name].check_count(len(args), span)
+    return Call(name, args, span=span)
 
 
-_CALL_SUFFIXES = {
-    "FILTER": "put the condition inside: SUM(CASE WHEN … THEN … END)",
-    "OVER": "there are no window functions; windows follow the sources in FROM",
-    "WITHIN": None,
+def _check_count(name: str, args: tuple[Expr, ...], expected: str, count: int, span: Span) -> None:
+    if len(args) != count:
+        raise QueryError(f"{name} takes {expected}, not {len(args)}", span=span)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator after its first operand: `parse` gets that operand and the start of its text."""
+
+    binding: Binding
+    parse: Callable[[ExpressionParser, Expr, int], Expr]
+
+
+_OPERATORS: dict[str, Operator] = {
+    "OR": Operator(Binding.OR, ExpressionParser._parse_chain),
+    "AND": Operator(Binding.AND, ExpressionParser._parse_chain),
+    "IS": Operator(Binding.TEST, ExpressionParser._parse_null_test),
+    **dict.fromkeys((*COMPARISONS, "!="), Operator(Binding.TEST, ExpressionParser._parse_comparison)),
+    "IN": Operator(Binding.TEST, ExpressionParser._parse_membership),
+    "BETWEEN": Operator(Binding.TEST, ExpressionParser._parse_between),
+    "LIKE": Operator(Binding.TEST, ExpressionParser._parse_like),
+    "||": Operator(Binding.CONCATENATION, ExpressionParser._parse_chain),
+    **{
+        sign: Operator(Binding.SUM if sign in "+-" else Binding.PRODUCT, ExpressionParser._parse_arithmetic)
+        for sign in ARITHMETIC
+    },
 }
-_HINTS = {
-    "ILIKE": "ILIKE is not supported; compare LOWER(x) LIKE 'a%'",
-    "RLIKE": "regular expressions are not supported; LIKE, STARTS_WITH, ENDS_WITH and CONTAINS are",
-    "REGEXP": "regular expressions are not supported; LIKE, STARTS_WITH, ENDS_WITH and CONTAINS are",
-    "WINDOW": "WINDOW constraints belong between FROM and WHERE",
-    "DWINDOW": "DWINDOW constraints belong between FROM and WHERE",
-    "DIV": "write FLOOR(a / b)",
+_NEGATABLE = ("IN", "BETWEEN", "LIKE", "NULL")
+_NEGATED = Operator(Binding.TEST, ExpressionParser._parse_negated_test)
+
+_OPERANDS: dict[str, Callable[[ExpressionParser, Token], Expr]] = {
+    "NULL": lambda _, token: Literal(None, pa.null(), span=token.span),
+    "TRUE": lambda _, token: Literal(True, pa.bool_(), span=token.span),
+    "FALSE": lambda _, token: Literal(False, pa.bool_(), span=token.span),
+    "NOT": ExpressionParser._parse_not,
+    "-": ExpressionParser._parse_minus,
+    "(": ExpressionParser._parse_parenthesis,
+    "CASE": ExpressionParser._parse_case,
+    "INTERVAL": ExpressionParser._parse_interval,
+    ".": ExpressionParser._parse_point,
+}
+
+#: Calls whose arguments have a grammar of their own.
+_SPECIAL_CALLS: dict[str, Callable[[ExpressionParser, Token], Expr]] = {
+    "CAST": ExpressionParser._parse_cast,
+    "COUNT": ExpressionParser._parse_count,
+    "EXTRACT": ExpressionParser._parse_extraction,
 }

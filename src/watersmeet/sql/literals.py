@@ -13,8 +13,6 @@ from watersmeet.algebra.expressions import Literal
 from watersmeet.algebra.windows import MAX_LENGTH_US, UNITS_US
 from watersmeet.errors import QueryError, Span
 
-DATE_OR_TIMESTAMP = ("DATE", "TIMESTAMP")
-
 INT64 = range(-(2**63), 2**63)
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -127,3 +125,7 @@ def parse_length_us(quantity: str, unit: str, *, number: Span, unit_span: Span) 
     if (exact and exact.adjusted() < -25) or length_us != length_us.to_integral_value():
         raise QueryError("a length is a whole number of microseconds", span=number)
     return int(length_us)
+
+
+#: Words that make a date or a timestamp of the string after them.
+DATE_OR_TIMESTAMP = {"DATE": parse_date, "TIMESTAMP": parse_timestamp}

@@ -1,18 +1,19 @@
-"""Query text to `Query`."""
+"""Query text to `Query`: tokens, clauses, names of sources."""
 
 from __future__ import annotations
 
-from sqlglot import exp
+from collections.abc import Iterator
 
-from watersmeet.algebra.expressions import Expr, conjunction, conjuncts
-from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.algebra.expressions import Expr, children, conjunction, conjuncts
+from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Star
 from watersmeet.errors import QueryError
-from watersmeet.sql.clauses import ParsedConstraint
-from watersmeet.sql.spans import attach_text, errors_at, node_span
-from watersmeet.sql.tokens import WatersmeetDialect, tokenize
-from watersmeet.sql.translate import Translator
+from watersmeet.sql.clauses import ParsedConstraint, ParsedQuery, QueryParser
+from watersmeet.sql.source_names import SourceResolver
+from watersmeet.sql.spans import attach_text, errors_at
+from watersmeet.sql.tokens import tokenize
 
-MAX_SOURCES = 32
+#: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.
+MAX_DEPTH = 100
 
 
 def parse(text: str) -> Query:
@@ -29,7 +30,10 @@ def parse(text: str) -> Query:
     WHERE a.item = b.item
     """
     try:
-        return _build_query(_parse_select(text), text)
+        parsed = QueryParser(tokenize(text), text).parse_query()
+        for expr in _list_expressions(parsed):
+            check_depth(expr)
+        return _build_query(parsed, text)
     except QueryError as error:
         attach_text(error, text if isinstance(text, str) else None)
         raise
@@ -37,78 +41,66 @@ def parse(text: str) -> Query:
         raise QueryError("nested too deeply", text=text, hint="split the expression into smaller ones") from None
 
 
-def _parse_select(text: str) -> exp.Select:
-    (statement,) = WatersmeetDialect().parser().parse(tokenize(text), text)
-    assert isinstance(statement, exp.Select)
-    return statement
+def check_depth(expr: Expr) -> None:
+    """Refuse an expression so deep that recursive functions over it could exhaust the stack."""
+    pending = [(expr, 1)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise QueryError(
+                f"the expression is more than {MAX_DEPTH} levels deep",
+                span=node.span,
+                hint="split the expression into smaller ones",
+            )
+        pending.extend((child, depth + 1) for child in children(node))
 
 
-def _build_query(select: exp.Select, text: str) -> Query:
-    joins = select.args["joins"]
-    tables = [select.args["from_"], *(join.this for join in joins)]
-    if len(tables) > MAX_SOURCES:
-        raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=node_span(tables[MAX_SOURCES]))
-    sources = tuple(_build_source(table) for table in tables)
-    translator = Translator([source.alias for source in sources])
-    constraints: list[ParsedConstraint] = select.args.get("pairs") or []
+def _list_expressions(parsed: ParsedQuery) -> Iterator[Expr]:
+    yield from (item.expr for item in parsed.select if isinstance(item, SelectItem))
+    yield from parsed.join_conditions
+    yield from (each for each in (parsed.where, parsed.having) if each is not None)
+    yield from parsed.group_by
+
+
+def _build_query(parsed: ParsedQuery, text: str) -> Query:
+    resolver = SourceResolver(parsed.source_names, [source.alias for source in parsed.sources])
+    conditions = [*parsed.join_conditions, *([] if parsed.where is None else [parsed.where])]
     return Query(
-        sources=sources,
-        select=tuple(_build_item(item, translator) for item in select.expressions),
-        where=_build_where([join.args.get("on") for join in joins], select.args.get("where"), translator),
-        all_pairs_us=_find_all_pairs_us(constraints),
-        pairs=tuple(_build_pair(pair, translator) for pair in constraints if pair.names is not None),
-        group_by=tuple(translator.translate(key) for key in select.args.get("group") or ()),
-        having=_translate_optional(select.args.get("having"), translator),
-        every_us=select.args.get("every"),
+        sources=parsed.sources,
+        select=tuple(_resolve_item(item, resolver) for item in parsed.select),
+        where=_combine_conditions([resolver.resolve_columns(each) for each in conditions]),
+        all_pairs_us=_find_all_pairs_us(parsed.constraints),
+        pairs=tuple(_build_pairs(parsed.constraints, resolver)),
+        group_by=tuple(resolver.resolve_columns(key) for key in parsed.group_by),
+        having=None if parsed.having is None else resolver.resolve_columns(parsed.having),
+        every_us=parsed.every_us,
         text=text,
     )
 
 
-def _build_source(table: exp.Table) -> Source:
-    name, alias = table.this, table.args["alias"]
-    return Source(name.name, (alias or name).name, table.args["window"], span=node_span(table))
+def _resolve_item(item: SelectItem | Star, resolver: SourceResolver) -> SelectItem | Star:
+    if isinstance(item, SelectItem):
+        return SelectItem(resolver.resolve_columns(item.expr), item.alias)
+    return item if item.source is None else Star(resolver.resolve(item.source), span=item.span)
 
 
-def _build_item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
-    if isinstance(item, exp.Star):
-        return Star(span=node_span(item))
-    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-        return Star(translator.resolve_source(item.args["table"]), span=node_span(item))
-    if isinstance(item, exp.Alias):
-        return SelectItem(translator.translate(item.this), item.args["alias"].name)
-    return SelectItem(translator.translate(item))
+def _combine_conditions(conditions: list[Expr]) -> Expr | None:
+    """Combine the conditions of JOINs and WHERE with AND. A single one stays as it is written."""
+    if len(conditions) == 1:
+        return conditions[0]
+    return conjunction(tuple(part for condition in conditions for part in conjuncts(condition)))
 
 
-def _build_where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
-    """Combine the conditions of JOINs and WHERE with AND.
-
-    The condition of a JOIN sees its own source and those before it.
-    """
-    translated = [
-        translator.translate_join_condition(each, visible)
-        for visible, each in enumerate(conditions, start=2)
-        if each is not None
-    ]
-    if where is not None:
-        translated.append(translator.translate(where))
-    if len(translated) <= 1:
-        return translated[0] if translated else None
-    return conjunction(tuple(part for condition in translated for part in conjuncts(condition)))
-
-
-def _find_all_pairs_us(constraints: list[ParsedConstraint]) -> int | None:
+def _find_all_pairs_us(constraints: tuple[ParsedConstraint, ...]) -> int | None:
     unnamed = [constraint for constraint in constraints if constraint.names is None]
     if len(unnamed) > 1:
         raise QueryError("WINDOW = … for all pairs is given twice", span=unnamed[1].span)
     return unnamed[0].length_us if unnamed else None
 
 
-def _build_pair(pair: ParsedConstraint, translator: Translator) -> PairConstraint:
-    assert pair.names is not None
-    first, second = (translator.resolve_source(name) for name in pair.names)
-    with errors_at(pair.span):
-        return PairConstraint(first, second, pair.length_us, pair.directed, span=pair.span)
-
-
-def _translate_optional(condition: exp.Expr | None, translator: Translator) -> Expr | None:
-    return None if condition is None else translator.translate(condition)
+def _build_pairs(constraints: tuple[ParsedConstraint, ...], resolver: SourceResolver) -> Iterator[PairConstraint]:
+    for constraint in constraints:
+        if constraint.names is not None:
+            first, second = (resolver.resolve(name) for name in constraint.names)
+            with errors_at(constraint.span):
+                yield PairConstraint(first, second, constraint.length_us, constraint.directed, span=constraint.span)

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import Token
-
 from watersmeet.errors import QueryError, Span
-
-
-def token_span(token: Token) -> Span:
-    return Span(token.start, token.end + 1)
-
-
-def node_span(node: exp.Expr) -> Span | None:
-    """Return the span that the parser set on the node; sqlglot's `end` is the last character."""
-    start, end = node.meta_get("start"), node.meta_get("end")
-    return None if start is None or end is None else Span(start, end + 1)
 
 
 @contextmanager

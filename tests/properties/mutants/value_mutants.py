@@ -20,7 +20,7 @@ from watersmeet.operators.window_join import admission
 from watersmeet.runtime import planning
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.sources import times
-from watersmeet.sql.translate import Translator
+from watersmeet.sql.clauses import QueryParser
 
 
 def _arrows_cast(_: Original) -> Original:
@@ -100,8 +100,8 @@ def _no_finer_times(_: Original) -> Original:
     return lambda source, table: []
 
 
-def _every_source_visible(_: Original) -> Original:
-    return lambda translator, node, visible: translator.translate(node)
+def _every_source_visible(parse_condition: Original) -> Original:
+    return lambda parser, visible: parse_condition(parser, visible=None)
 
 
 #: Caught by generated cases.
@@ -152,6 +152,6 @@ EXAMPLE_MUTANTS = (
         "rows of one microsecond stay in arrival order", admission, "_nanosecond_times", _no_finer_times
     ),
     single_patch_mutant(
-        "a JOIN's condition sees later sources", Translator, "translate_join_condition", _every_source_visible
+        "a JOIN's condition sees later sources", QueryParser, "_parse_join_condition", _every_source_visible
     ),
 )
