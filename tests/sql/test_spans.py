@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from tests.algebra.random_queries import queries
 from watersmeet.algebra.expressions import Expr, Not, walk
 from watersmeet.algebra.query import Query, SelectItem
-from watersmeet.sql.parsing import parse
 from watersmeet.sql.grammar import ExpressionParser
+from watersmeet.sql.parsing import parse
 from watersmeet.sql.tokens import tokenize
 
 
