@@ -21,7 +21,6 @@ HEAVY = {
     "psutil",
     "pyarrow",
     "pyspark",
-    "sqlglot",
     "starlette",
     "uvicorn",
 }

@@ -11,7 +11,6 @@ from watersmeet.algebra.expressions import (
     And,
     Arithmetic,
     Between,
-    Column,
     Comparison,
     Expr,
     In,
@@ -68,22 +67,21 @@ def parenthesize(expr: Expr) -> str:
     match expr:
         case And(args) | Or(args):
             word = " AND " if isinstance(expr, And) else " OR "
-            return f"({word.join(parenthesize(arg) for arg in args)})"
+            text = word.join(parenthesize(arg) for arg in args)
         case Comparison(op, left, right) | Arithmetic(op, left, right):
-            return f"({parenthesize(left)} {op} {parenthesize(right)})"
+            text = f"{parenthesize(left)} {op} {parenthesize(right)}"
         case Not(arg):
-            return f"(NOT {parenthesize(arg)})"
+            text = f"NOT {parenthesize(arg)}"
         case Negate(arg):
-            return f"(- {parenthesize(arg)})"
+            text = f"- {parenthesize(arg)}"
         case IsNull(arg):
-            return f"({parenthesize(arg)} IS NULL)"
+            text = f"{parenthesize(arg)} IS NULL"
         case In(arg, options):
-            return f"({parenthesize(arg)} IN ({', '.join(parenthesize(each) for each in options)}))"
+            text = f"{parenthesize(arg)} IN ({', '.join(parenthesize(each) for each in options)})"
         case Like(arg, pattern):
-            return f"({parenthesize(arg)} LIKE '{pattern}')"
+            text = f"{parenthesize(arg)} LIKE '{pattern}'"
         case Between(arg, low, high):
-            return f"({parenthesize(arg)} BETWEEN {parenthesize(low)} AND {parenthesize(high)})"
-        case Column(name):
-            return name
+            text = f"{parenthesize(arg)} BETWEEN {parenthesize(low)} AND {parenthesize(high)}"
         case _:
-            return format_expression(expr)
+            text = format_expression(expr)
+    return f"({text})"

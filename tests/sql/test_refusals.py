@@ -120,6 +120,7 @@ def test_an_unknown_function_is_refused_and_the_known_ones_are_listed(call: str)
         ("SELECT a FROM s *", "*"),
         ("SELECT a FROM s FOR UPDATE", "UPDATE"),
         ("SELECT a FROM s WHERE", ""),
+        ("SELECT a FROM s WHERE ;", ";"),
         (WHERE + "a.x BETWEEN 1 5", "5"),
         (WHERE + "a.x IN 5", "5"),
         (WHERE + "a.x IN ()", ")"),

@@ -102,7 +102,7 @@ class TokenReader:
     def _mismatch_error(self, expected: str | None, hint: str | None) -> QueryError:
         token = self._current
         expectation = f"; expected {expected}" if expected else ""
-        if token.kind is TokenKind.END:
+        if token.kind is TokenKind.END or token.is_symbol(";"):
             return QueryError(f"the query ends too early{expectation}", span=token.span)
         return QueryError(f"did not expect {self._text_of(token)} here{expectation}", span=token.span, hint=hint)
 
