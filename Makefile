@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench papers java chromium clean distclean
+.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench readme papers java chromium clean distclean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,7 @@ test-long: kernels ## run the generated tests at ten times the volume of `make t
 	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-10} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
 		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
 		tests/spark/test_embedded_equals_spark.py </dev/null
+	$(BIN)/python scripts/newcomer.py
 	WATERSMEET_INSTALL=1 $(BIN)/pytest -s tests/packaging/test_wheel.py </dev/null
 
 # It uses environments of its own in build/oldest. ONLY=core or ONLY=spark runs one of the two.
@@ -70,6 +71,9 @@ kernels: $(READY) ## compile the kernels into the cache
 
 bench: kernels ## measure against peers and write docs/benchmarks; RESUME=--resume continues a run
 	$(BIN)/watersmeet bench all --save docs/benchmarks $(RESUME)
+
+readme: $(READY) ## write the table of measured figures in the README from docs/benchmarks
+	$(BIN)/python -m watersmeet_lab.bench.readme_table README.md docs/benchmarks
 
 papers: kernels ## reproduce the papers' tables and figures and write docs/papers
 	$(BIN)/watersmeet paper all --out docs/papers
