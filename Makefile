@@ -27,8 +27,8 @@ test: lint types contract kernels ## run all checks and tests; required before a
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src lab tests </dev/null
 
 # WATERSMEET_SEED=100000 checks other seeds.
-test-long: kernels ## run the generated tests at ten times the volume of `make test`, and install the wheel in an empty environment
-	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-10} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
+test-long: kernels ## run the generated tests at twenty times the volume of `make test`, and install the wheel in an empty environment
+	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-20} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
 		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
 		tests/spark/test_embedded_equals_spark.py </dev/null
 	$(BIN)/python scripts/newcomer.py

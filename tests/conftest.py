@@ -20,6 +20,15 @@ PARTS = (
 )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests that share a Spark session.
+
+    They run one after another in one process, so nothing else should be left to wait for them at the end.
+    """
+    items.sort(key=lambda item: not any("spark" in mark.args for mark in item.iter_markers("xdist_group")))
+
+
 def part_of(node_id: str) -> str:
     """Return the part of the suite that a test belongs to."""
     return next((part for part, folders in PARTS if node_id.startswith(folders)), "quick")

@@ -29,11 +29,11 @@ from watersmeet.errors import PlanError
 from .engine import add_failure_note, assert_same, collect, collect_arriving, expected_rows
 
 CHUNKS = 40
-SEEDS_PER_CHUNK = scale_volume(80)
+SEEDS_PER_CHUNK = scale_volume(40)
 PLANNED_CHUNKS = 20
-PLANNED_SEEDS_PER_CHUNK = scale_volume(12)
+PLANNED_SEEDS_PER_CHUNK = scale_volume(6)
 ARRIVING_CHUNKS = 20
-ARRIVING_SEEDS_PER_CHUNK = scale_volume(30)
+ARRIVING_SEEDS_PER_CHUNK = scale_volume(15)
 
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 

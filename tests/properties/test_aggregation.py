@@ -35,10 +35,10 @@ from watersmeet.errors import WatersmeetError
 from .test_against_the_oracle import FIRST_SEED
 
 CHUNKS = 20
-WHOLE_SEEDS = scale_volume(18)
-ARRIVING_SEEDS = scale_volume(20)
-BATCH_SEEDS = scale_volume(15)
-ROW_SEEDS = scale_volume(6)
+WHOLE_SEEDS = scale_volume(8)
+ARRIVING_SEEDS = scale_volume(8)
+BATCH_SEEDS = scale_volume(6)
+ROW_SEEDS = scale_volume(3)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

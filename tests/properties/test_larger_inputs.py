@@ -22,8 +22,8 @@ from .duckdb_oracle import duckdb_rows, make_portable, open_duckdb
 from .engine import assert_same, collect, collect_arriving, expected_rows
 
 CHUNKS = 10
-CROWDS_PER_CHUNK = scale_volume(8)
-SEEDS_PER_CHUNK = scale_volume(30)
+CROWDS_PER_CHUNK = scale_volume(4)
+SEEDS_PER_CHUNK = scale_volume(15)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from tests.volume import scale_volume
 from .engine import Rows, assert_same, collect, collect_arriving
 
 EXAMPLES = settings(
-    max_examples=scale_volume(150),
+    max_examples=scale_volume(75),
     deadline=None,
     derandomize=True,
     database=None,

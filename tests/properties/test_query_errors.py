@@ -23,11 +23,12 @@ from tests.properties.generators.cases import QueryCase
 from tests.properties.generators.join_cases import generate_case, generate_timed_case
 from tests.properties.generators.random_plans import random_plans
 from tests.properties.test_against_the_oracle import FIRST_SEED
+from tests.volume import scale_volume
 from watersmeet.errors import QueryError
 
 CHUNKS = 10
-SEEDS_PER_CHUNK = 60
-PLANNED_SEEDS_PER_CHUNK = 20
+SEEDS_PER_CHUNK = scale_volume(25)
+PLANNED_SEEDS_PER_CHUNK = scale_volume(7)
 
 #: The rows, or None if the query stops with an error.
 Outcome = Rows | None

@@ -14,11 +14,12 @@ from tests.properties.generators.shedding_cases import (
     emit_uninterrupted,
     generate_shedding,
 )
+from tests.volume import scale_volume
 
 from .engine import add_failure_note
 
 CHUNKS = 3
-SEEDS_PER_CHUNK = 60
+SEEDS_PER_CHUNK = scale_volume(25)
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
 

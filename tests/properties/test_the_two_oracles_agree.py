@@ -14,7 +14,7 @@ from tests.volume import scale_volume
 from .duckdb_oracle import duckdb_rows, duckdb_text, make_portable, open_duckdb
 
 CHUNKS = 10
-SEEDS_PER_CHUNK = scale_volume(80)
+SEEDS_PER_CHUNK = scale_volume(40)
 
 
 @pytest.fixture(scope="module")

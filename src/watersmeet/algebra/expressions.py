@@ -177,12 +177,24 @@ class Aggregate(Expr):
             raise QueryError(f"{self.function} needs an argument", span=self.span)
 
 
+#: Fields of each kind of expression that may hold sub-expressions.
+_PART_NAMES: dict[type[Expr], tuple[str, ...]] = {}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct sub-expressions, from left to right."""
     found: list[Expr] = []
-    for part in fields(expr):
-        _collect(getattr(expr, part.name), found)
+    for name in _part_names(type(expr)):
+        _collect(getattr(expr, name), found)
     return tuple(found)
+
+
+def _part_names(kind: type[Expr]) -> tuple[str, ...]:
+    """Return the fields that may hold sub-expressions. Queries are walked often, and `fields` is slow."""
+    names = _PART_NAMES.get(kind)
+    if names is None:
+        names = _PART_NAMES[kind] = tuple(part.name for part in fields(kind) if part.name != "span")
+    return names
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -200,9 +212,7 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     >>> rewrite(Negate(Column("x")), lambda e: Column("y") if isinstance(e, Column) else e)
     Negate(arg=Column(name='y', source=None))
     """
-    changed: dict[str, Any] = {
-        part.name: _rewrite_value(getattr(expr, part.name), change) for part in fields(expr) if part.name != "span"
-    }
+    changed: dict[str, Any] = {name: _rewrite_value(getattr(expr, name), change) for name in _part_names(type(expr))}
     different = {name: value for name, value in changed.items() if value is not getattr(expr, name)}
     return change(replace(expr, **different) if different else expr)
 

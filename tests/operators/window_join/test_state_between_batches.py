@@ -20,7 +20,7 @@ from watersmeet.errors import InputError
 from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
-SEEDS = scale_volume(60)
+SEEDS = scale_volume(30)
 
 
 @pytest.mark.parametrize("chunk", range(4))

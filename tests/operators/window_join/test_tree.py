@@ -12,6 +12,7 @@ from tests.operators.window_join.test_state_between_batches import result_rows, 
 from tests.properties.engine import expected_rows
 from tests.properties.generators.join_cases import generate_case
 from tests.properties.generators.random_plans import random_tree_plan
+from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state
@@ -21,6 +22,8 @@ QUERY = (
     "SELECT a.id AS a, b.id AS b, c.id AS c FROM a [RANGE 10 SECONDS], b [ROWS 2], c [TUMBLE 10 SECONDS] "
     "WHERE a.k = b.k AND b.k = c.k AND a.id <= c.id + 5"
 )
+
+SEEDS = scale_volume(50)
 
 
 def streams() -> dict[str, Stream]:
@@ -43,7 +46,7 @@ def test_every_tree_gives_the_rows_of_grouped_runs() -> None:
 
 @pytest.mark.parametrize("chunk", range(2))
 def test_losing_node_results_after_every_other_batch_changes_nothing(chunk: int) -> None:
-    for seed in range(chunk * 150, (chunk + 1) * 150):
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
         case, rng = generate_case(seed), Random(seed)
         run, rounds = start_run(case, rng)
         run.replan(random_tree_plan(rng, "tree", [item.alias for item in case.items]))
@@ -57,7 +60,7 @@ def test_losing_node_results_after_every_other_batch_changes_nothing(chunk: int)
 
 @pytest.mark.parametrize("chunk", range(2))
 def test_plans_change_between_trees_and_runs_between_batches(chunk: int) -> None:
-    for seed in range(chunk * 150, (chunk + 1) * 150):
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
         case, rng = generate_case(seed), Random(seed)
         run, rounds = start_run(case, rng)
         aliases = [item.alias for item in case.items]
