@@ -1,6 +1,6 @@
-"""`watersmeet demo`: join every departure from New York's three airports in 2013, as three streams.
+"""`watersmeet demo`: replay a year of departures from New York's three airports as three streams, and join them.
 
-Which destinations were served from all three airports, with at most 15 minutes from one airport to the next? An engine
-computes the result for the whole year. A plain loop tests every combination of flights in the busiest hours, and the
-two must agree.
+When were three flights to one destination, one from each airport, more than eight hours late together? An engine
+answers while the year is replayed, two million times faster than it was. A plain loop tests every combination of
+flights in the busiest week, and the two must agree.
 """

@@ -1,116 +1,222 @@
-"""Engines that run the queries of the demo, and their costs by group.
+"""Engines that run the queries of the demo, and the CPU that they use.
 
-An engine is a function from a query, its streams and a plan to rows. On Spark, each quarter of a stream is a file, and
-a streaming query reads one file of each stream per micro-batch.
+An engine is a function from a query, its streams and a plan to rows. A paced run receives a batch of each stream every
+few seconds, like a live stream. On Spark, each batch of a stream is a file that appears in a directory, and a streaming
+query with a checkpoint reads the new files of each trigger interval.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
-from watersmeet.cli.demo.flights import Tables, count_days, split_into_streams
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
+from watersmeet.runtime.background import BackgroundThread
 from watersmeet.runtime.embedded.run import Sources, collect_with_metrics
-from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.declarations import Stream
 from watersmeet.sources.directories import write_numbered_files
 
-#: Takes a query, its streams and a plan, and returns the rows; the observer receives the metrics of every batch.
-QueryRunner = Callable[[str, Sources, wm.Plan, Observer], pa.Table]
+#: Takes a query, its streams, a plan, an observer of every batch, and the seconds between two batches of a paced run.
+#: Without a pace (None), the run is as fast as it can be. Returns the rows.
+QueryRunner = Callable[[str, Sources, wm.Plan, Observer, float | None], pa.Table]
 
 
 @dataclass(frozen=True)
 class DemoEngine:
-    """Engine by its name in `explain`, and the number of batches of each stream (None: one per day)."""
+    """Engine by its name in `explain`. `read_cpu_s` returns the CPU seconds that its processes have used so far."""
 
     name: str
     where: str
-    batches: int | None
     run: QueryRunner
-
-    def streams(self, departures: Tables) -> Sources:
-        return split_into_streams(self.batches or count_days(departures), departures)
+    read_cpu_s: Callable[[], float]
 
 
-def _run_embedded(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
-    return collect_with_metrics(wm.run(query, streams, plan=plan), observe)
+def _run_embedded(query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None) -> pa.Table:
+    batches = max(sum(1 for _ in source.batches()) for source in streams.values())
+    started = time.monotonic()
+
+    def observe_and_wait(figures: BatchMetrics) -> None:
+        observe(figures)
+        if pace_s is not None and figures.batch + 1 < batches:
+            time.sleep(max(0.0, started + (figures.batch + 1) * pace_s - time.monotonic()))
+
+    return collect_with_metrics(wm.run(query, streams, plan), observe_and_wait)
 
 
-EMBEDDED = DemoEngine("embedded", "in this process", None, _run_embedded)
-
-
-def sum_measured_seconds(figures: Iterable[BatchMetrics], *, on_spark: bool) -> dict[str, float]:
-    """Sum measured CPU seconds by cost group."""
-    spent: dict[str, float] = {}
-    for each in figures:
-        has_total = "probe" in each.operators_s  # the total includes the probes of every origin
-        for name, seconds in each.operators_s.items():
-            if not (has_total and name.startswith("probe ")):
-                part = find_cost_group(name, on_spark=on_spark)
-                spent[part] = spent.get(part, 0.0) + seconds
-    return spent
-
-
-def sum_predicted_seconds(about: Explanation, seconds: float, *, on_spark: bool) -> dict[str, float]:
-    """Sum predicted CPU seconds for `seconds` of event time, by cost group."""
-    totals: dict[str, float] = {}
-    for part in about.chosen.cost.operators:
-        name = find_cost_group(part.name, on_spark=on_spark)
-        totals[name] = totals.get(name, 0.0) + part.cpu_per_s * seconds
-    return totals
-
-
-def find_cost_group(operator: str, *, on_spark: bool) -> str:
-    """Return the cost group of an operator. On Spark, all work of a bucket on its rows is one group.
-
-    >>> find_cost_group("probe e → j → l", on_spark=False), find_cost_group("ingest e", on_spark=True)
-    ('probe', 'join')
-    >>> find_cost_group("spark: state", on_spark=True)
-    'spark: state'
-    """
-    if on_spark:
-        return operator if operator.startswith("spark: ") else "join"
-    return next((part for part in ("ingest", "store", "probe", "emit") if operator.startswith(part)), "batches")
+EMBEDDED = DemoEngine("embedded", "in this process", _run_embedded, time.process_time)
 
 
 #: Java options for a run of a minute. The second JIT compiler would take a third of all CPU time and never pay off.
 SHORT_RUN_JAVA_OPTIONS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
-#: A micro-batch reads one file of each stream. It costs about a second, regardless of its size.
-_FILES_PER_STREAM = 4
+#: Files appear this long before the trigger that reads them.
+_PUBLISH_AHEAD_S = 0.2
 
 
-def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
+def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None) -> pa.Table:
     """Run a streaming query from files to files with a checkpoint, like a job on a cluster."""
-    from watersmeet.runtime.spark.execution import Sink, follow_query, start_streaming
-
     with TemporaryDirectory(prefix="watersmeet-demo-") as name:
         directory = Path(name)
-        frame = wm.on_spark(
-            query, {each: _write_stream_files(directory / each, source) for each, source in streams.items()}, plan=plan
-        )
-        running = start_streaming(frame, Sink(directory / "checkpoint", directory / "out"), follow=False)
-        follow_query(running, threading.Event(), observe, plan)
+        _follow_files(query, streams, plan, observe, pace_s, directory)
         files = sorted((directory / "out").glob("part-*.parquet"))
-        # Spark writes times in nanoseconds without a time zone.
-        declared = wm.run(query, streams, plan=plan).config.result
+        declared = wm.run(query, streams, plan).config.result  # Spark writes times in nanoseconds without a time zone
         return pa.concat_tables([declared.empty_table(), *(pq.read_table(file).cast(declared) for file in files)])
 
 
-SPARK = DemoEngine("spark", "on Spark", _FILES_PER_STREAM, _run_on_spark)
+def _follow_files(
+    query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None, directory: Path
+) -> None:
+    from watersmeet.runtime.spark.execution import Sink, follow_query, start_streaming
+
+    sink = Sink(directory / "checkpoint", directory / "out")
+    if pace_s is None:
+        for name, source in streams.items():
+            write_numbered_files(directory / name, source.batches())
+        frame = wm.on_spark(query, _declare_directories(directory, streams, files_per_batch=1), plan=plan)
+        follow_query(start_streaming(frame, sink, follow=False), threading.Event(), observe, plan)
+        return
+    for name, source in streams.items():
+        write_numbered_files(directory / "later" / name, source.batches())
+        (directory / name).mkdir()
+    publisher = FilePublisher(directory / "later", directory, pace_s)
+    publisher.publish_next()  # the first file determines the schema
+    frame = wm.on_spark(query, _declare_directories(directory, streams), plan=plan)
+    writer = frame.writeStream.format("parquet").option("path", str(sink.directory))
+    writer = writer.option("checkpointLocation", str(sink.checkpoint)).trigger(processingTime=f"{pace_s} seconds")
+    running, has_started, ended = writer.start(), threading.Event(), threading.Event()
+
+    def observe_start(figures: BatchMetrics) -> None:
+        has_started.set()
+        observe(figures)
+
+    def publish_rest() -> None:
+        while not has_started.wait(_PUBLISH_AHEAD_S) and running.isActive:
+            pass  # the first micro-batch also starts the query
+        publisher.publish_rest(ended)
+        running.processAllAvailable()
+        ended.set()
+
+    thread = BackgroundThread("publishing the files of the demo", publish_rest, running.stop).start()
+    try:
+        follow_query(running, ended, observe_start, plan)
+    finally:
+        ended.set()
+    thread.join()
+    thread.raise_failure()
 
 
-def _write_stream_files(directory: Path, source: Stream | Relation) -> Stream:
-    """Write each batch of a stream to a file; Spark then reads one file per micro-batch."""
-    if not isinstance(source, Stream):
-        raise TypeError("the demo joins streams")
-    write_numbered_files(directory, source.batches())
-    return wm.stream(directory, time=source.time, unit=source.unit, follow=True, files_per_batch=1)
+@dataclass
+class FilePublisher:
+    """Moves numbered files from `later/NAME` to `now/NAME`, one number every `pace_s` seconds.
+
+    Spark's triggers are at whole multiples of the interval since 1970. Files appear shortly before, so that a
+    micro-batch reads one file of every stream.
+    """
+
+    later: Path
+    now: Path
+    pace_s: float
+    _next: int = 0
+
+    def publish_next(self) -> None:
+        """Move the files of the next number."""
+        for staged in sorted(self.later.glob(f"*/{self._next:05d}.parquet")):
+            os.rename(staged, self.now / staged.parent.name / staged.name)
+        self._next += 1
+
+    def publish_rest(self, stop: threading.Event) -> None:
+        """Move the other files, one number before each trigger, until `stop` is set."""
+        first_s = (math.floor((time.time() + _PUBLISH_AHEAD_S) / self.pace_s) + 1) * self.pace_s - _PUBLISH_AHEAD_S
+        for number in range(len(list(next(self.later.iterdir()).glob("*.parquet")))):
+            if stop.wait(max(0.0, first_s + number * self.pace_s - time.time())):
+                return
+            self.publish_next()
+
+
+def _declare_directories(directory: Path, streams: Sources, files_per_batch: int | None = None) -> dict[str, Stream]:
+    declared: dict[str, Stream] = {}
+    for name, source in streams.items():
+        if not isinstance(source, Stream):
+            raise TypeError("the demo joins streams")
+        declared[name] = wm.stream(directory / name, time=source.time, follow=True, files_per_batch=files_per_batch)
+    return declared
+
+
+def read_spark_cpu_s() -> float:
+    """Return the CPU seconds that Spark's Java process and its Python workers have used since they started."""
+    java = wm.session().sparkContext._jvm.java.lang.ProcessHandle.current()
+    return sum(_read_process_cpu_s(process) for process in (java, *java.descendants().toArray()))
+
+
+def _read_process_cpu_s(process: Any) -> float:
+    used = process.info().totalCpuDuration()
+    return float(used.get().toNanos()) / 1e9 if used.isPresent() else 0.0
+
+
+SPARK = DemoEngine("spark", "on Spark", _run_on_spark, read_spark_cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSample:
+    """Metrics of a batch, and the CPU seconds that the engine had used when it ended."""
+
+    figures: BatchMetrics
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyState:
+    """Averages per second of event time, from the end of the first batch to the end of the last.
+
+    `cpu_per_s` is all CPU that the processes of the engine use, `join_cpu_per_s` the part of the join.
+    """
+
+    cpu_per_s: float
+    join_cpu_per_s: float
+    rows_out_per_s: float
+    state_bytes: float
+
+
+def measure_steady_state(samples: Sequence[BatchSample]) -> SteadyState | None:
+    """Average over all batches but the first; None if there are too few."""
+    first, rest = samples[0], [each.figures for each in samples[1:]]
+    if not rest or rest[-1].newest_us is None or first.figures.newest_us is None:
+        return None
+    span_s = (rest[-1].newest_us - first.figures.newest_us) / 1e6
+    return SteadyState(
+        cpu_per_s=(samples[-1].cpu_s - first.cpu_s) / span_s,
+        join_cpu_per_s=sum(sum_join_cpu_s(each.operators_s) for each in rest) / span_s,
+        rows_out_per_s=sum(each.rows_out for each in rest) / span_s,
+        state_bytes=sum(each.state_bytes for each in rest) / len(rest),
+    )
+
+
+def sum_join_cpu_s(operators_s: Mapping[str, float]) -> float:
+    """Sum the CPU seconds of the join's operators, without Spark's part.
+
+    >>> sum_join_cpu_s({"ingest a": 1.0, "probe": 3.0, "probe a": 2.0, "spark: state": 9.0})
+    4.0
+    """
+    has_total = "probe" in operators_s  # the total includes the probes of every origin
+    return sum(
+        seconds
+        for name, seconds in operators_s.items()
+        if not name.startswith("spark: ") and not (has_total and name.startswith("probe "))
+    )
+
+
+def predict_join_cpu_per_s(about: Explanation) -> float:
+    """Return the predicted CPU seconds per second of the join, without Spark's part."""
+    return sum(part.cpu_per_s for part in about.chosen.cost.operators if not part.name.startswith("spark: "))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,215 +15,229 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import watersmeet as wm
+from watersmeet.cli.demo.check import check_aircraft, count_rows, have_same_rows
 from watersmeet.cli.demo.engines import (
     EMBEDDED,
     SHORT_RUN_JAVA_OPTIONS,
+    BatchSample,
     DemoEngine,
-    sum_measured_seconds,
-    sum_predicted_seconds,
+    SteadyState,
+    measure_steady_state,
+    predict_join_cpu_per_s,
 )
-from watersmeet.cli.demo.flights import (
-    CHECKED_HOURS,
-    QUERY,
-    Tables,
-    check_busiest_hours,
-    count_rows,
-    load_flights,
-    times_us,
+from watersmeet.cli.demo.flights import load_flights, times_us
+from watersmeet.cli.demo.replay import (
+    AIRCRAFT_WINDOW_US,
+    DAY_US,
+    HOUR_US,
+    HOURS_LATE,
+    Replay,
+    write_aircraft_query,
+    write_delay_query,
+    write_punctuality_query,
 )
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import pluralize, render_rows
 from watersmeet.metrics.batch import BatchMetrics, Observer
-from watersmeet.planner.explain import Explanation
-from watersmeet.units import format_cores, format_count, format_percent, format_rate
+from watersmeet.planner.explain import Explanation, describe_profile
+from watersmeet.planner.plan_cost import CostedPlan
+from watersmeet.units import format_bytes, format_cores, format_count, format_duration, format_percent, format_rate
 
-_SAMPLE_ROWS = 8
-_WATCHED_BATCH_S = 0.08
+#: The overload replays the year faster by the first of these factors that is too much for one core.
+OVERLOAD_FACTORS = (2, 4, 5, 10, 20)
 
-AGGREGATION_QUERY = """\
-SELECT e.dest, COUNT(*) AS pairs
-FROM ewr [RANGE 30 MINUTES] AS e, lga [RANGE 30 MINUTES] AS l
-WHERE e.dest = l.dest
-GROUP BY e.dest EVERY 1 DAY"""
+_SAMPLE_ROWS = 5
+_OUTPUT_TIMES = ("from_ewr", "from_jfk", "from_lga")
+_ONE_CORE = wm.Budget(processors=1)
 
 
-def run_demo(screen: Console, engine: DemoEngine = EMBEDDED, observe: Observer = lambda figures: None) -> bool:
-    """Run all steps; return False if a check fails."""
+def run_demo(
+    screen: Console, engine: DemoEngine = EMBEDDED, observe: Observer = lambda figures: None, *, paced: bool = True
+) -> bool:
+    """Run all steps; return False if a check fails. `observe` receives the batches of the join."""
+    _compile_kernels(screen)
+    return _run_steps(DemoContext(screen, Replay(load_flights()), engine, observe, paced=paced))
+
+
+def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMBEDDED) -> bool:
+    """Run the demo with its dashboard, which shows the join."""
+    _compile_kernels(screen)
+    replay = Replay(load_flights())
+    query = wm.sql(write_aircraft_query(replay))
+    shown = build_dashboard("aircraft at three airports", query, replay.declare_streams(), engine=engine.name)
+    with serve_during_run(shown, port) as live:
+        return _run_steps(DemoContext(screen, replay, engine, live.observe))
+
+
+def _compile_kernels(screen: Console) -> None:
     from watersmeet.kernels.compile import warm_up
 
-    departures = load_flights()
     with screen.status("compiling the kernels, which takes a minute the first time"):
         warm_up()  # the demo times the join, not the compiler
-    demo = DemoContext(screen, departures, engine, observe)
+
+
+def _run_steps(demo: DemoContext) -> bool:
     for number, (title, step) in enumerate(STEPS, start=1):
-        screen.rule(f"{number}. {title}", align="left")
+        demo.screen.rule(f"{number}. {title}", align="left")
         step(demo)
     return demo.all_checks_passed
 
 
-def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMBEDDED) -> bool:
-    """Run the demo with its dashboard.
-
-    The embedded engine is slowed down to about half a minute, so that the user can watch the run.
-    """
-    from watersmeet.cli.ui import build_dashboard, serve_during_run
-
-    tables = {name: wm.stream(table, time="departed") for name, table in load_flights().items()}
-    with serve_during_run(
-        build_dashboard("departures of three airports", wm.sql(QUERY), tables, engine=engine.name), port
-    ) as live:
-
-        def observe(figures: BatchMetrics) -> None:
-            live.observe(figures)
-            if engine is EMBEDDED:
-                time.sleep(_WATCHED_BATCH_S)
-
-        return run_demo(screen, engine, observe)
-
-
 def show_question(demo: DemoContext) -> None:
+    replay = demo.replay
+    week = format_duration(replay.to_replay_us(AIRCRAFT_WINDOW_US) / 1e6)
     demo.screen.print(
-        f"In 2013, {demo.departure_count:,} flights left New York from Newark (ewr), Kennedy (jfk) and "
-        "LaGuardia (lga). "
-        "Each airport is a stream. Which destinations were served from all three airports, with at most 15 minutes "
-        "from one airport to the next?\n"
+        f"In 2013, {replay.row_count:,} flights left New York from Newark (ewr), Kennedy (jfk) and LaGuardia (lga). "
+        f"Each airport is a stream. The demo replays them {replay.speedup:,} times faster: the year lasts "
+        f"{replay.length_s:.0f} s, a week lasts {week}, and {format_count(replay.rows_per_s)} flights depart "
+        "per second."
     )
-    demo.screen.print(Syntax(QUERY, "sql", background_color="default"))
+    demo.screen.print("Which aircraft left from all three airports within a week?\n")
+    demo.print_query(write_aircraft_query(replay))
 
 
 def show_plan(demo: DemoContext) -> None:
-    """Show the derived windows, the chosen plan, and how much more the next plan would cost."""
-    names = {"e": "ewr", "j": "jfk", "l": "lga"}
-    about = demo.explanation = wm.explain(QUERY, demo.engine.streams(demo.departures), engine=demo.engine.name)
-    facts = about.to_dict()
-    demo.screen.print(
-        "The query gives windows for two pairs. The third follows from them and bounds how long rows are stored:"
+    """Show the cost of the best plan of every algorithm, and the state and output of the chosen one."""
+    about = demo.explanation = wm.explain(
+        write_aircraft_query(demo.replay), demo.replay.declare_streams(), engine=demo.engine.name, budget=_ONE_CORE
     )
-    for pair in facts["pairs"]:
-        demo.screen.print(
-            f"  {names[pair['first']]} and {names[pair['second']]}: "
-            f"at most {pair['within_us'] // 60_000_000} minutes apart"
-        )
+    demo.screen.print(
+        f"explain has seen the first {format_duration(demo.replay.batch_s)} of the streams. It predicts the cost of "
+        f"{1 + len(about.others)} plans. The cheapest of each algorithm:"
+    )
+    demo.screen.print(_render_plans(about))
+    cost = about.chosen.cost
+    spark = cost.cpu_per_s - predict_join_cpu_per_s(about)
+    also = f" Spark itself needs {format_cores(spark)} with every plan." if demo.on_spark else ""
     verdict = "It keeps up" if about.feasible else "It cannot keep up"
     demo.screen.print(
-        f"Cheapest of {1 + len(about.others)} plans: [bold]{about.plan.algorithm}[/bold]. It is predicted to need "
-        f"{format_cores(facts['cost']['cpu_per_s'])} and {format_count(facts['cost']['state_rows'])} rows of state. "
-        f"{verdict}."
+        f"The chosen plan needs [bold]{format_cores(cost.cpu_per_s)}[/bold], "
+        f"{format_bytes(cost.state_bytes)} of state ({format_count(cost.state_rows)} rows), and emits "
+        f"{format_rate(cost.rows_out_per_s)}. {verdict} on one core.{also}"
     )
-    if about.others and facts["cost"]["cpu_per_s"]:
-        times = about.others[0].cost.cpu_per_s / facts["cost"]["cpu_per_s"]
-        demo.screen.print(f"The next plan, {about.others[0].plan.algorithm}, would cost {times:.2f} times as much.")
 
 
 def run_join(demo: DemoContext) -> None:
     if demo.explanation is None:
         return
-    if demo.engine is not EMBEDDED:
+    if demo.on_spark:
         _start_spark(demo)
-    started = time.perf_counter()
-    demo.rows, seen = demo.run(QUERY, demo.explanation.plan)
-    seconds = time.perf_counter() - started
-    speedup = demo.span_s / seconds
-    demo.screen.print(
-        f"[bold]{demo.rows.num_rows:,}[/bold] triples of flights from {demo.departure_count:,} departures, "
-        f"in {seconds:.2f} s {demo.engine.where}. That is [bold]{format_rate(demo.departure_count / seconds)}[/bold], "
-        f"{speedup:,.0f} times faster than real time. A sample:\n"
-    )
-    demo.screen.print(render_rows(_sample_rows(demo.rows), _SAMPLE_ROWS))
-    on_spark = demo.engine is not EMBEDDED
-    predicted = sum_predicted_seconds(demo.explanation, demo.span_s, on_spark=on_spark)
-    demo.screen.print("\nCPU seconds, predicted before the first row and measured:")
-    demo.screen.print(_render_costs(predicted, sum_measured_seconds(seen, on_spark=on_spark)))
-    if on_spark:
-        demo.screen.print(
-            "The costs of Spark itself are assumed, not calibrated. "
-            f"The first micro-batch took {seen[0].took_s:.1f} s, mostly to start the Python workers."
-        )
+    pace = f"one batch every {format_duration(demo.replay.batch_s)}" if demo.paced else "as fast as it can"
+    demo.screen.print(f"The year is replayed {demo.engine.where}, {pace}:")
+    demo.rows, samples = demo.run_join_observed()
+    demo.screen.print("\nPredicted before the run, and measured from the second batch on:")
+    demo.screen.print(_render_measurement(demo, demo.explanation, measure_steady_state(samples)))
+    demo.screen.print(_describe_costs(demo, samples))
+    demo.screen.print(f"\n[bold]{demo.rows.num_rows:,}[/bold] results. The quickest aircraft (times in UTC):")
+    demo.screen.print(render_rows(_select_quickest(demo.rows), _SAMPLE_ROWS))
 
 
 def check_join(demo: DemoContext) -> None:
     if demo.rows is None or demo.explanation is None:
         return
+    verdict = check_aircraft(demo.rows, demo.replay.departures)
     demo.screen.print(
-        f"A plain Python loop tests every combination of three flights in the {CHECKED_HOURS} busiest hours."
+        f"A plain Python loop tests all {verdict.combinations:,} combinations of three departures of one aircraft, "
+        "one from each airport."
     )
-    verdict = check_busiest_hours(demo.rows, demo.departures)
-    demo.screen.print(
-        f"{verdict.since} to {verdict.until} UTC: {verdict.combinations:,} combinations, "
-        f"{verdict.rows:,} rows from the engine."
-    )
-    wrong = f"They differ: {verdict.lost:,} rows missing, {verdict.invented:,} rows too many."
-    demo.report_check(verdict.holds, "The same rows, each exactly once.", wrong)
-    if demo.engine is not EMBEDDED:
-        same = have_same_rows(demo.rows, demo.run_embedded(QUERY, demo.explanation.plan))
-        demo.report_check(
-            same,
-            "The embedded engine gives the same rows for the whole year, day by day.",
-            "The embedded engine gives different rows for the year.",
-        )
+    wrong = f"The rows differ: {verdict.lost:,} are missing, {verdict.invented:,} are too many."
+    demo.report_check(verdict.holds, f"It finds the same {verdict.rows:,} rows, each exactly once.", wrong)
+    if demo.on_spark:
+        same = have_same_rows(demo.rows, demo.run_embedded(write_aircraft_query(demo.replay), demo.explanation.plan))
+        demo.report_check(same, "The embedded engine gives the same rows.", "The embedded engine gives different rows.")
 
 
 def run_aggregation(demo: DemoContext) -> None:
-    """Aggregate over a join by two plans, after the join and early on one input. They must agree."""
+    """Aggregate over a join by two plans, before the join and after it. They must agree."""
+    query, names = write_punctuality_query(demo.replay), ("ewr", "lga")
     demo.screen.print(
-        "At every midnight: how many pairs of flights to one destination left Newark and LaGuardia within 30 minutes?\n"
+        "Newark or LaGuardia? Every week: how many minutes late were flights to each destination in the last week?\n"
     )
-    demo.screen.print(Syntax(AGGREGATION_QUERY, "sql", background_color="default"))
-    late, _ = demo.run(AGGREGATION_QUERY, wm.plan(), "ewr", "lga")
-    early = demo.run_embedded(AGGREGATION_QUERY, wm.plan(early=["l"]), "ewr", "lga")
-    if demo.engine is not EMBEDDED:  # a streaming query emits only what its watermark has passed
-        early = early.filter(pc.less_equal(early.column("as_of"), pc.max(late.column("as_of"))))
-    ordered = late.sort_by([("as_of", "ascending"), ("dest", "ascending")])
-    demo.screen.print(f"\n{late.num_rows:,} changes of groups over the year. The last three:")
-    demo.screen.print(render_rows(ordered.slice(max(0, late.num_rows - 3)), 3))
-    same = late.num_rows > 0 and have_same_rows(late, early)
-    here = "" if demo.engine is EMBEDDED else ", on the embedded engine,"
-    fine = f"Aggregating one stream before the join{here} gives the same rows."
-    demo.report_check(same, fine, f"Aggregating one stream before the join{here} gives different rows.")
+    demo.print_query(query)
+    early, late = (
+        wm.explain(query, demo.replay.declare_streams(names), plan=plan)
+        for plan in (wm.plan(early=["e", "l"]), wm.plan())
+    )
+    ratio = late.chosen.cost.cpu_per_s / early.chosen.cost.cpu_per_s
+    demo.screen.print(
+        f"\nexplain: aggregated before the join, it needs {format_cores(early.chosen.cost.cpu_per_s)}; "
+        f"after the join, {ratio:.1f} times as much."
+    )
+    rows, _ = demo.run(query, early.plan, demo.replay, names)
+    last = pc.max(rows.column("as_of"))
+    at_end = rows.filter(pc.equal(rows.column("as_of"), last)).sort_by([("pairs", "descending"), ("dest", "ascending")])
+    last_day = _format_day(demo.replay.to_departure_us(int(last.cast(pa.int64()).as_py())))
+    demo.screen.print(f"{rows.num_rows:,} rows over the year. The last week, until {last_day}, most flights first:")
+    demo.screen.print(render_rows(_round_averages(at_end.drop_columns(["as_of"])), _SAMPLE_ROWS))
+    reference = demo.run_embedded(query, wm.plan(), names)
+    if demo.on_spark:  # a streaming query emits only what its watermark has passed
+        reference = reference.filter(pc.less_equal(reference.column("as_of"), last))
+    same = rows.num_rows > 0 and have_same_rows(rows, reference)
+    here = "on the embedded engine, " if demo.on_spark else ""
+    fine = f"Aggregated after the join, {here}it gives the same rows."
+    demo.report_check(same, fine, fine.replace("the same", "different"))
 
 
 def run_overload(demo: DemoContext) -> None:
-    """Run with three quarters of the CPU that the join needs; show what is shed and check the ledger."""
-    if demo.rows is None:
-        return
-    streams = {name: wm.stream(table, time="departed") for name, table in demo.departures.items()}
-    needed = wm.explain(QUERY, streams).chosen.cost.cpu_per_s
-    about = wm.explain(QUERY, streams, budget=wm.Budget(processors=needed * 3 / 4))
+    """Replay the year so fast that one core is too little; show what is shed, and check the ledger."""
     demo.screen.print(
-        f"The join needs {format_cores(needed)}. Suppose the machine has only three quarters of that. "
-        "Any of these would help:"
+        "A harder question: which three flights to one destination, one from each airport and within two days, were "
+        f"more than {HOURS_LATE} hours late together?\n"
     )
-    for sentence in about.remedies.describe() if about.remedies is not None else ():
-        demo.screen.print(f"  {sentence}", markup=False)
-    shedding = about.choose_shedding_plan(shed=True) or about.plan
-    kept, seen = demo.run(QUERY, shedding)
-    here = demo.run_embedded(QUERY, shedding)
-    ledger = json.loads((here.schema.metadata or {}).get(b"watersmeet", b"{}")).get("ledger", {})
+    query = write_delay_query(demo.replay)
+    demo.print_query(query)
+    full = demo.run_embedded(query, _OVERLOAD_PLAN)
+    found = find_overload(demo)
+    _describe_overload(demo, found)
+    shedding = found.explanation.choose_shedding_plan(shed=True) or found.explanation.plan
+    query = write_delay_query(found.replay)
+    kept, samples = demo.run(query, shedding, found.replay)
+    reference = demo.run_embedded(query, shedding, replay=found.replay) if demo.on_spark else kept
+    ledger = _read_ledger(reference)
+    demo.screen.print(f"The run {demo.engine.where} sheds rows, and counts each of them:")
     for name, entry in ledger.items():
         demo.screen.print(
             f"  {name}: {entry['arrived']:,} arrived = "
             f"{entry['kept']:,} kept + {entry['shed']:,} shed + {entry['late']:,} late"
         )
-    closes = all(each["arrived"] == each["kept"] + each["shed"] + each["late"] for each in ledger.values())
-    closes &= _sum_shed_rows(seen) == {name: entry["shed"] for name, entry in ledger.items()}
-    subset = not count_rows(kept) - count_rows(demo.rows)
-    share = kept.num_rows / max(1, demo.rows.num_rows)
-    demo.screen.print(f"The run emits {kept.num_rows:,} rows, {format_percent(share)} of the full result.")
-    wrong = "Some of them are not in the full result, or the ledger does not add up."
-    demo.report_check(closes and subset, "All of them are in the full result, and the ledger adds up exactly.", wrong)
-    if demo.engine is not EMBEDDED:
+    share = kept.num_rows / max(1, full.num_rows)
+    demo.screen.print(
+        f"It finds {kept.num_rows:,} of {full.num_rows:,} results: [bold]{format_percent(share)}[/bold], "
+        f"predicted {format_percent(found.predicted_share)}."
+    )
+    adds_up = all(each["arrived"] == each["kept"] + each["shed"] + each["late"] for each in ledger.values())
+    adds_up &= _sum_shed_rows(each.figures for each in samples) == {name: each["shed"] for name, each in ledger.items()}
+    demo.report_check(
+        adds_up and not count_rows(kept) - count_rows(full),
+        "All of them are in the full result, and the ledger adds up exactly.",
+        "Some of them are not in the full result, or the ledger does not add up.",
+    )
+    if demo.on_spark:
         demo.report_check(
-            have_same_rows(kept, here),
+            have_same_rows(kept, reference),
             "The embedded engine sheds the same rows.",
             "The embedded engine sheds different rows.",
         )
 
 
+def _describe_overload(demo: DemoContext, found: Overload) -> None:
+    about = found.explanation
+    at_first = _explain_delays(demo, demo.replay, _ONE_CORE).chosen.cost.cpu_per_s
+    demo.screen.print(
+        f"\nexplain: it needs {format_cores(at_first)}. Replayed [bold]{found.factor} times faster[/bold], "
+        f"{format_count(found.replay.rows_per_s)} flights depart per second, and it needs "
+        f"[bold]{format_cores(about.chosen.cost.cpu_per_s)}[/bold]; {format_cores(about.budget.processors)} is "
+        "available. Any of these would help:"
+    )
+    for sentence in about.remedies.describe() if about.remedies is not None else ():
+        demo.screen.print(f"  {sentence}", markup=False)
+
+
 def show_next_steps(demo: DemoContext) -> None:
     seconds = time.perf_counter() - demo.started_s
     demo.screen.print(
-        f"The demo took {seconds:.0f} s. Your own streams: docs/tutorial.md. How to read explain: docs/explain.md. "
-        "The dashboard: watersmeet demo --ui, or watersmeet ui."
+        f"The demo took {seconds:.0f} s. Watch the join in the dashboard: watersmeet demo --ui. "
+        "Your own streams: docs/tutorial.md. How to read explain: docs/explain.md."
     )
 
 
@@ -231,7 +245,7 @@ def show_next_steps(demo: DemoContext) -> None:
 STEPS: tuple[tuple[str, Callable[[DemoContext], None]], ...] = (
     ("The question", show_question),
     ("The plan", show_plan),
-    ("The result", run_join),
+    ("The run", run_join),
     ("The check", check_join),
     ("An aggregation over a join", run_aggregation),
     ("Overload", run_overload),
@@ -239,28 +253,149 @@ STEPS: tuple[tuple[str, Callable[[DemoContext], None]], ...] = (
 )
 
 
-def _start_spark(demo: DemoContext) -> None:
-    started = time.perf_counter()
-    with quiet_spark(SHORT_RUN_JAVA_OPTIONS):
-        pass  # the session stays active after the block
-    demo.screen.print(
-        f"Spark took {time.perf_counter() - started:.1f} s to start. A streaming query reads the year "
-        "quarter by quarter from files and writes files, with a checkpoint. "
-        "Its first micro-batch starts the Python workers.",
+#: Plan of the overload: the default algorithm.
+_OVERLOAD_PLAN = wm.plan("runs")
+
+
+@dataclass(frozen=True)
+class Overload:
+    """Replay that is too fast for the budget of its explanation."""
+
+    factor: int
+    replay: Replay
+    explanation: Explanation
+
+    @property
+    def predicted_share(self) -> float:
+        """Predicted share of the results that shedding keeps."""
+        remedies = self.explanation.remedies
+        return 1.0 if remedies is None or remedies.approximation is None else remedies.approximation.share_of_output
+
+
+def find_overload(demo: DemoContext) -> Overload:
+    """Find the slowest replay that one core cannot process in full, but can with shedding.
+
+    On a machine for which every replay fits, the fastest one gets three quarters of the CPU that it needs.
+    """
+    for factor in OVERLOAD_FACTORS:
+        replay = demo.replay.accelerate(factor)
+        found = Overload(factor, replay, _explain_delays(demo, replay, _ONE_CORE))
+        if found.predicted_share < 1:
+            return found
+    budget = wm.Budget(processors=found.explanation.chosen.cost.cpu_per_s * 3 / 4)
+    return Overload(factor, replay, _explain_delays(demo, replay, budget))
+
+
+def _explain_delays(demo: DemoContext, replay: Replay, budget: wm.Budget) -> Explanation:
+    return wm.explain(
+        write_delay_query(replay),
+        replay.declare_streams(),
+        plan=_OVERLOAD_PLAN,
+        engine=demo.engine.name,
+        budget=budget,
     )
 
 
-def _render_costs(predicted: Mapping[str, float], measured: Mapping[str, float]) -> Table:
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
-    for title in ("  part", "predicted", "measured"):
-        shown.add_column(title, justify="left" if "part" in title else "right")
-    for name in predicted:
-        shown.add_row(
-            f"  {name}",
-            f"{predicted[name]:.3f} s",
-            f"{measured[name]:.3f} s" if name in measured else "not measured separately",
-        )
+def _start_spark(demo: DemoContext) -> None:
+    """Start Spark, and run the join on one day, so that the workers have started and loaded the kernels."""
+    started = time.perf_counter()
+    with quiet_spark(SHORT_RUN_JAVA_OPTIONS):
+        pass  # the session stays active after the block
+    has_session = time.perf_counter()
+    if demo.explanation is not None:
+        day = Replay(_select_first_day(demo.replay), demo.replay.speedup)
+        with demo.screen.status("starting the workers of Spark"):
+            demo.engine.run(
+                write_aircraft_query(day), day.declare_streams(), demo.explanation.plan, lambda figures: None, None
+            )
+    has_workers = time.perf_counter()
+    demo.screen.print(
+        f"Spark started in {has_session - started:.1f} s, and its workers with a first query over one day in "
+        f"{has_workers - has_session:.1f} s. No figure below includes that."
+    )
+
+
+def _select_first_day(replay: Replay) -> dict[str, pa.Table]:
+    return {
+        name: table.slice(0, int(np.searchsorted(times_us(table, "departed"), replay.start_us + DAY_US)))
+        for name, table in replay.departures.items()
+    }
+
+
+def _render_plans(about: Explanation) -> Table:
+    """Render the chosen plan and the best plan of every other algorithm, with the CPU of the join itself."""
+    shown = _make_table("plan", "CPU of the join", "")
+    chosen = _sum_join_cost(about.chosen)
+    for each in (about.chosen, *_list_best_by_algorithm(about)):
+        cpu = _sum_join_cost(each)
+        times = "chosen" if each is about.chosen else f"{cpu / chosen:.2f} times as much"
+        shown.add_row(f"  {each.plan.algorithm}", format_cores(cpu), times)
     return shown
+
+
+def _list_best_by_algorithm(about: Explanation) -> Iterator[CostedPlan]:
+    seen = {about.plan.algorithm}
+    for each in about.others:
+        if each.plan.algorithm not in seen:
+            seen.add(each.plan.algorithm)
+            yield each
+
+
+def _sum_join_cost(each: CostedPlan) -> float:
+    return sum(part.cpu_per_s for part in each.cost.operators if not part.name.startswith("spark: "))
+
+
+def _render_measurement(demo: DemoContext, about: Explanation, measured: SteadyState | None) -> Table:
+    cost, join = about.chosen.cost, predict_join_cpu_per_s(about)
+    predicted = SteadyState(cost.cpu_per_s, join, cost.rows_out_per_s, cost.state_bytes)
+    unknown = ["too few batches"] * len(_list_figures(demo, predicted))
+    shown = _make_table("", "predicted", "measured")
+    for (name, text), found in zip(
+        _list_figures(demo, predicted).items(),
+        unknown if measured is None else _list_figures(demo, measured).values(),
+        strict=True,
+    ):
+        shown.add_row(f"  {name}", text, found)
+    return shown
+
+
+def _list_figures(demo: DemoContext, steady: SteadyState) -> dict[str, str]:
+    spark = {
+        "CPU of Spark itself": format_cores(steady.cpu_per_s - steady.join_cpu_per_s),
+        "CPU in all": format_cores(steady.cpu_per_s),
+    }
+    return {
+        "CPU of the join": format_cores(steady.join_cpu_per_s),
+        **(spark if demo.on_spark else {}),
+        "rows out": format_rate(steady.rows_out_per_s),
+        "state": format_bytes(steady.state_bytes),
+    }
+
+
+def _describe_costs(demo: DemoContext, samples: list[BatchSample]) -> str:
+    """Say which costs the prediction is based on, and whether the run kept up with the replay."""
+    longest_s = max((each.figures.took_s for each in samples[1:]), default=0.0)
+    kept_up = "The run kept up" if longest_s <= demo.replay.batch_s else "The run fell behind"
+    assumed = (
+        " Spark's own costs are assumed: watersmeet calibrate --spark measures them."
+        if demo.on_spark and demo.explanation is not None and demo.explanation.profile.spark.assumed
+        else ""
+    )
+    profile = "" if demo.explanation is None else f" {describe_profile(demo.explanation.profile).capitalize()}."
+    pace = f"{kept_up}: its longest batch took {format_duration(longest_s)}." if demo.paced else ""
+    return f"{pace}{profile}{assumed}".strip()
+
+
+def _make_table(*titles: str) -> Table:
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    for place, title in enumerate(titles):
+        shown.add_column(f"  {title}" if place == 0 else title, justify="left" if place == 0 else "right")
+    return shown
+
+
+def _read_ledger(rows: pa.Table) -> dict[str, dict[str, int]]:
+    ledger: dict[str, dict[str, int]] = json.loads((rows.schema.metadata or {})[b"watersmeet"])["ledger"]
+    return ledger
 
 
 def _sum_shed_rows(seen: Iterable[BatchMetrics]) -> dict[str, int]:
@@ -271,10 +406,30 @@ def _sum_shed_rows(seen: Iterable[BatchMetrics]) -> dict[str, int]:
     return totals
 
 
-def _sample_rows(rows: pa.Table) -> pa.Table:
-    """Return a few rows from the whole year."""
-    ordered = rows.sort_by([("from_ewr", "ascending"), ("dest", "ascending")])
-    return ordered.take(np.linspace(0, max(rows.num_rows - 1, 0), min(_SAMPLE_ROWS, rows.num_rows)).astype(np.int64))
+def _select_quickest(rows: pa.Table) -> pa.Table:
+    """Return the result of each aircraft with the least time between its departures, the quickest aircraft first."""
+    times = np.stack([times_us(rows, name) for name in _OUTPUT_TIMES])
+    hours = (times.max(axis=0) - times.min(axis=0)) / HOUR_US
+    ordered = rows.append_column("hours", pa.array(hours.round(1))).sort_by(
+        [(name, "ascending") for name in ("hours", "aircraft", *_OUTPUT_TIMES)]
+    )
+    _, first = np.unique(ordered.column("aircraft").to_numpy(), return_index=True)
+    quickest = ordered.take(np.sort(first)[:_SAMPLE_ROWS])
+    for name in _OUTPUT_TIMES:
+        minutes = pc.strftime(quickest.column(name), format="%Y-%m-%d %H:%M")
+        quickest = quickest.set_column(quickest.schema.get_field_index(name), name, minutes)
+    return quickest
+
+
+def _format_day(instant_us: int) -> str:
+    return str(np.datetime64(instant_us, "us").astype("datetime64[D]"))
+
+
+def _round_averages(rows: pa.Table) -> pa.Table:
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_floating(column.type):
+            rows = rows.set_column(place, column.name, pc.round(rows.column(place), 1))
+    return rows
 
 
 @dataclass
@@ -285,43 +440,60 @@ class DemoContext:
     """
 
     screen: Console
-    departures: Tables
+    replay: Replay
     engine: DemoEngine
-    observe: Observer
+    observe: Observer = lambda figures: None
+    paced: bool = True
     explanation: Explanation | None = None
     rows: pa.Table | None = None
     all_checks_passed: bool = True
     started_s: float = field(default_factory=time.perf_counter)
 
     @property
-    def departure_count(self) -> int:
-        return sum(table.num_rows for table in self.departures.values())
+    def on_spark(self) -> bool:
+        return self.engine is not EMBEDDED
 
-    @property
-    def span_s(self) -> float:
-        """Event time from the first departure to the last."""
-        times = [times_us(table, "departed") for table in self.departures.values()]
-        return float(max(at[-1] for at in times) - min(at[0] for at in times)) / 1e6
-
-    def run(self, query: str, plan: wm.Plan, *names: str) -> tuple[pa.Table, list[BatchMetrics]]:
-        """Run a query over the named airports, or all of them; print each micro-batch on Spark."""
-        seen: list[BatchMetrics] = []
+    def run_join_observed(self) -> tuple[pa.Table, list[BatchSample]]:
+        """Run the join at the pace of the replay; print each batch and pass it to the observer."""
+        if self.explanation is None:
+            raise ValueError("the join has not been planned")
 
         def observe(figures: BatchMetrics) -> None:
-            seen.append(figures)
             self.observe(figures)
-            if self.engine is not EMBEDDED:
-                self._print_batch(figures)
+            self._print_batch(figures)
 
-        rows = self.engine.run(query, self.engine.streams(self.select_departures(names)), plan, observe)
-        return rows, seen
+        pace_s = self.replay.batch_s if self.paced else None
+        return self.run(write_aircraft_query(self.replay), self.explanation.plan, self.replay, (), observe, pace_s)
 
-    def run_embedded(self, query: str, plan: wm.Plan, *names: str) -> pa.Table:
+    def run(
+        self,
+        query: str,
+        plan: wm.Plan,
+        replay: Replay,
+        names: tuple[str, ...] = (),
+        observe: Observer = lambda figures: None,
+        pace_s: float | None = None,
+    ) -> tuple[pa.Table, list[BatchSample]]:
+        """Run a query over the named airports, or all of them; return its rows and a sample of every batch."""
+        samples: list[BatchSample] = []
+
+        def sample(figures: BatchMetrics) -> None:
+            samples.append(BatchSample(figures, self.engine.read_cpu_s()))
+            observe(figures)
+
+        with self.screen.status(f"running {self.engine.where}"):
+            rows = self.engine.run(query, replay.declare_streams(names), plan, sample, pace_s)
+        return rows, samples
+
+    def run_embedded(
+        self, query: str, plan: wm.Plan, names: tuple[str, ...] = (), replay: Replay | None = None
+    ) -> pa.Table:
         """Run the query on the embedded engine, as a reference."""
-        return EMBEDDED.run(query, EMBEDDED.streams(self.select_departures(names)), plan, lambda figures: None)
+        streams = (replay or self.replay).declare_streams(names)
+        return EMBEDDED.run(query, streams, plan, lambda figures: None, None)
 
-    def select_departures(self, names: tuple[str, ...]) -> Tables:
-        return {name: table for name, table in self.departures.items() if not names or name in names}
+    def print_query(self, query: str) -> None:
+        self.screen.print(Syntax(query, "sql", background_color="default"))
 
     def report_check(self, passed: bool, success: str, failure: str) -> None:
         """Print the outcome of a check and remember a failure."""
@@ -329,13 +501,11 @@ class DemoContext:
         self.all_checks_passed &= passed
 
     def _print_batch(self, figures: BatchMetrics) -> None:
-        until = "" if figures.newest_us is None else f" up to {str(np.datetime64(figures.newest_us, 'us'))[:10]}"
+        until = ""
+        if figures.newest_us is not None:
+            until = f" until {_format_day(self.replay.to_departure_us(figures.newest_us))}"
         self.screen.print(
-            f"  micro-batch {figures.batch + 1}: {pluralize(sum(figures.rows_in.values()), 'departure')}{until}, "
-            f"{pluralize(figures.rows_out, 'row')} out, {figures.took_s:.1f} s",
+            f"  batch {figures.batch + 1}: {pluralize(sum(figures.rows_in.values()), 'flight')}{until}, "
+            f"{pluralize(figures.rows_out, 'row')} out, {format_duration(figures.took_s)}",
             style="dim",
         )
-
-
-def have_same_rows(first: pa.Table, second: pa.Table) -> bool:
-    return count_rows(first) == count_rows(second)
