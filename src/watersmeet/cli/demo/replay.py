@@ -57,6 +57,17 @@ class Replay:
         """Return the same departures, `factor` times faster still."""
         return replace(self, speedup=self.speedup * factor)
 
+    def select_first_day(self) -> Replay:
+        """Return the replay of the first day alone."""
+        end_us = self.start_us + DAY_US
+        return replace(
+            self,
+            departures={
+                name: table.slice(0, int(np.searchsorted(times_us(table, "departed"), end_us)))
+                for name, table in self.departures.items()
+            },
+        )
+
     def to_replay_us(self, length_us: int) -> int:
         """Return how long a length of time lasts in the replay."""
         return length_us // self.speedup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,6 @@ from watersmeet.cli.demo.engines import (
 from watersmeet.cli.demo.flights import load_flights, times_us
 from watersmeet.cli.demo.replay import (
     AIRCRAFT_WINDOW_US,
-    DAY_US,
     HOUR_US,
     HOURS_LATE,
     Replay,
@@ -49,31 +48,33 @@ OVERLOAD_FACTORS = (2, 4, 5, 10, 20)
 _SAMPLE_ROWS = 5
 _OUTPUT_TIMES = ("from_ewr", "from_jfk", "from_lga")
 _ONE_CORE = wm.Budget(processors=1)
+_PUNCTUALITY_STREAMS = ("ewr", "lga")
+_EARLY_PLAN = wm.plan(early=["e", "l"])
+_OVERLOAD_PLAN = wm.plan("runs")
+
+#: A compilation of kernels that takes longer than this is reported. Loading them from the cache is faster.
+_NOTABLE_COMPILATION_S = 3.0
 
 
 def run_demo(
-    screen: Console, engine: DemoEngine = EMBEDDED, observe: Observer = lambda figures: None, *, paced: bool = True
+    screen: Console,
+    engine: DemoEngine = EMBEDDED,
+    observe: Observer = lambda figures: None,
+    *,
+    replay: Replay | None = None,
+    paced: bool = True,
 ) -> bool:
     """Run all steps; return False if a check fails. `observe` receives the batches of the join."""
-    _compile_kernels(screen)
-    return _run_steps(DemoContext(screen, Replay(load_flights()), engine, observe, paced=paced))
+    return _run_steps(DemoContext(screen, replay or Replay(load_flights()), engine, observe, paced=paced))
 
 
 def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMBEDDED) -> bool:
     """Run the demo with its dashboard, which shows the join."""
-    _compile_kernels(screen)
     replay = Replay(load_flights())
     query = wm.sql(write_aircraft_query(replay))
     shown = build_dashboard("aircraft at three airports", query, replay.declare_streams(), engine=engine.name)
     with serve_during_run(shown, port) as live:
         return _run_steps(DemoContext(screen, replay, engine, live.observe))
-
-
-def _compile_kernels(screen: Console) -> None:
-    from watersmeet.kernels.compile import warm_up
-
-    with screen.status("compiling the kernels, which takes a minute the first time"):
-        warm_up()  # the demo times the join, not the compiler
 
 
 def _run_steps(demo: DemoContext) -> bool:
@@ -120,8 +121,9 @@ def show_plan(demo: DemoContext) -> None:
 def run_join(demo: DemoContext) -> None:
     if demo.explanation is None:
         return
+    _compile_kernels(demo, demo.explanation.plan)
     if demo.on_spark:
-        _start_spark(demo)
+        _start_spark(demo, demo.explanation.plan)
     pace = f"one batch every {format_duration(demo.replay.batch_s)}" if demo.paced else "as fast as it can"
     demo.screen.print(f"The year is replayed {demo.engine.where}, {pace}:")
     demo.rows, samples = demo.run_join_observed()
@@ -149,14 +151,13 @@ def check_join(demo: DemoContext) -> None:
 
 def run_aggregation(demo: DemoContext) -> None:
     """Aggregate over a join by two plans, before the join and after it. They must agree."""
-    query, names = write_punctuality_query(demo.replay), ("ewr", "lga")
+    query, names = write_punctuality_query(demo.replay), _PUNCTUALITY_STREAMS
     demo.screen.print(
         "Newark or LaGuardia? Every week: how many minutes late were flights to each destination in the last week?\n"
     )
     demo.print_query(query)
     early, late = (
-        wm.explain(query, demo.replay.declare_streams(names), plan=plan)
-        for plan in (wm.plan(early=["e", "l"]), wm.plan())
+        wm.explain(query, demo.replay.declare_streams(names), plan=plan) for plan in (_EARLY_PLAN, wm.plan())
     )
     ratio = late.chosen.cost.cpu_per_s / early.chosen.cost.cpu_per_s
     demo.screen.print(
@@ -253,10 +254,6 @@ STEPS: tuple[tuple[str, Callable[[DemoContext], None]], ...] = (
 )
 
 
-#: Plan of the overload: the default algorithm.
-_OVERLOAD_PLAN = wm.plan("runs")
-
-
 @dataclass(frozen=True)
 class Overload:
     """Replay that is too fast for the budget of its explanation."""
@@ -296,30 +293,38 @@ def _explain_delays(demo: DemoContext, replay: Replay, budget: wm.Budget) -> Exp
     )
 
 
-def _start_spark(demo: DemoContext) -> None:
+def _compile_kernels(demo: DemoContext, plan: wm.Plan) -> None:
+    """Run every query on one day in this process, so that no figure includes the compilation of a kernel.
+
+    Compiled kernels are cached on disk, also for the workers of Spark.
+    """
+    day, started = demo.replay.select_first_day(), time.perf_counter()
+    with demo.screen.status("compiling the kernels of these queries"):
+        for query, each_plan, names in (
+            (write_aircraft_query(day), plan, ()),
+            (write_punctuality_query(day), _EARLY_PLAN, _PUNCTUALITY_STREAMS),
+            (write_punctuality_query(day), wm.plan(), _PUNCTUALITY_STREAMS),
+            (write_delay_query(day), replace(_OVERLOAD_PLAN, drop=(("ewr", 0.5),)), ()),
+        ):
+            EMBEDDED.run(query, day.declare_streams(names), each_plan, lambda figures: None, None)
+    seconds = time.perf_counter() - started
+    if seconds > _NOTABLE_COMPILATION_S:
+        demo.screen.print(f"The kernels of these queries were compiled in {seconds:.1f} s, once per installation.")
+
+
+def _start_spark(demo: DemoContext, plan: wm.Plan) -> None:
     """Start Spark, and run the join on one day, so that the workers have started and loaded the kernels."""
     started = time.perf_counter()
     with quiet_spark(SHORT_RUN_JAVA_OPTIONS):
         pass  # the session stays active after the block
-    has_session = time.perf_counter()
-    if demo.explanation is not None:
-        day = Replay(_select_first_day(demo.replay), demo.replay.speedup)
-        with demo.screen.status("starting the workers of Spark"):
-            demo.engine.run(
-                write_aircraft_query(day), day.declare_streams(), demo.explanation.plan, lambda figures: None, None
-            )
+    has_session, day = time.perf_counter(), demo.replay.select_first_day()
+    with demo.screen.status("starting the workers of Spark"):
+        demo.engine.run(write_aircraft_query(day), day.declare_streams(), plan, lambda figures: None, None)
     has_workers = time.perf_counter()
     demo.screen.print(
         f"Spark started in {has_session - started:.1f} s, and its workers with a first query over one day in "
         f"{has_workers - has_session:.1f} s. No figure below includes that."
     )
-
-
-def _select_first_day(replay: Replay) -> dict[str, pa.Table]:
-    return {
-        name: table.slice(0, int(np.searchsorted(times_us(table, "departed"), replay.start_us + DAY_US)))
-        for name, table in replay.departures.items()
-    }
 
 
 def _render_plans(about: Explanation) -> Table:
