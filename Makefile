@@ -17,7 +17,7 @@ export PIP_NO_INPUT := 1
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## join a year of real flights as three streams on Spark, and check the result
+demo: $(READY) ## replay a year of real flights as three streams on Spark, and check the result
 	@bash scripts/java.sh || echo "Continuing without Java: the demo runs in one process." >&2
 	@$(BIN)/watersmeet demo
 

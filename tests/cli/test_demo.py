@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli import main as cli
+from watersmeet.cli import ui
 from watersmeet.cli.demo import check, steps
 from watersmeet.cli.demo.check import check_aircraft, count_rows
 from watersmeet.cli.demo.engines import EMBEDDED, BatchSample, FilePublisher, measure_steady_state
@@ -157,7 +158,7 @@ def test_the_dashboard_shows_the_figures_of_the_demo(departures: Tables, monkeyp
         contents.append(content)
         yield content.live
 
-    monkeypatch.setattr(steps, "serve_during_run", show)
+    monkeypatch.setattr(ui, "serve_during_run", show)
     monkeypatch.setattr(steps, "load_flights", lambda: departures)
     screen = Console(record=True, width=100)
     assert steps.run_demo_with_dashboard(screen, 0)

@@ -25,6 +25,12 @@ def test_the_example_prints_the_lines_of_explain_that_the_readme_shows(capsys: p
     assert table.num_rows > 0  # type: ignore[attr-defined] # a table of the example
 
 
+def test_the_excerpt_of_the_demo_is_in_its_transcript() -> None:
+    transcript = (ROOT / "docs" / "transcripts" / "demo.txt").read_text()
+    assert len(SHOWN) == 2
+    assert " ".join(SHOWN[1].split()) in " ".join(transcript.split())
+
+
 def test_the_measured_figures_are_those_of_the_saved_results() -> None:
     table = README.partition(START + "\n")[2].partition(END)[0]
     assert table == render_table(ROOT / "docs" / "benchmarks"), "run `make readme`"

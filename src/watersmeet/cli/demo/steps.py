@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
+from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.cli.demo.check import check_aircraft, count_rows, have_same_rows
@@ -70,6 +72,8 @@ def run_demo(
 
 def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMBEDDED) -> bool:
     """Run the demo with its dashboard, which shows the join."""
+    from watersmeet.cli.ui import build_dashboard, serve_during_run
+
     replay = Replay(load_flights())
     query = wm.sql(write_aircraft_query(replay))
     shown = build_dashboard("aircraft at three airports", query, replay.declare_streams(), engine=engine.name)
@@ -231,7 +235,7 @@ def _describe_overload(demo: DemoContext, found: Overload) -> None:
         "available. Any of these would help:"
     )
     for sentence in about.remedies.describe() if about.remedies is not None else ():
-        demo.screen.print(f"  {sentence}", markup=False)
+        demo.screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
 def show_next_steps(demo: DemoContext) -> None:
@@ -382,7 +386,8 @@ def _describe_costs(demo: DemoContext, samples: list[BatchSample]) -> str:
     longest_s = max((each.figures.took_s for each in samples[1:]), default=0.0)
     kept_up = "The run kept up" if longest_s <= demo.replay.batch_s else "The run fell behind"
     assumed = (
-        " Spark's own costs are assumed: watersmeet calibrate --spark measures them."
+        " Spark's own costs are assumed: watersmeet calibrate --spark measures them. Java needs more CPU in its first"
+        " minute, while it compiles Spark's code."
         if demo.on_spark and demo.explanation is not None and demo.explanation.profile.spark.assumed
         else ""
     )
