@@ -158,7 +158,8 @@ def _declare_directories(directory: Path, streams: Sources, files_per_batch: int
 
 def read_spark_cpu_s() -> float:
     """Return the CPU seconds that Spark's Java process and its Python workers have used since they started."""
-    java = wm.session().sparkContext._jvm.java.lang.ProcessHandle.current()
+    virtual_machine: Any = wm.session().sparkContext._jvm
+    java = virtual_machine.java.lang.ProcessHandle.current()
     return sum(_read_process_cpu_s(process) for process in (java, *java.descendants().toArray()))
 
 

@@ -235,7 +235,7 @@ def _describe_overload(demo: DemoContext, found: Overload) -> None:
         "available. Any of these would help:"
     )
     for sentence in about.remedies.describe() if about.remedies is not None else ():
-        demo.screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
+        demo.screen.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
 
 
 def show_next_steps(demo: DemoContext) -> None:
