@@ -147,9 +147,8 @@ def sort_key(value: Any) -> tuple[int, Any]:
         return (2, 0)
     if isinstance(value, dict):
         return (1, tuple(sort_key(field) for field in value.values()))
-    if (
-        isinstance(value, list) or type(value) is tuple
-    ):  # a tuple is a map entry; instants and durations are named tuples
+    # A tuple is a map entry; instants and durations are named tuples.
+    if isinstance(value, list) or type(value) is tuple:
         return (1, tuple(sort_key(element) for element in value))
     return (1, value)
 

@@ -45,9 +45,8 @@ def test_measured_weights_are_positive_and_below_a_second(measured_profile: Prof
     }
     weights |= {name: getattr(measured_profile, name) for name in SCALARS}
     assert all(0 <= value < 1 for value in weights.values())
-    probes = {
-        f"{kind}.{name}" for kind in STRUCTURES for name in ("compare_s", "lookup_s")
-    }  # a fit may attribute everything to one of the two
+    # A fit may attribute the whole cost of a probe to one of these two.
+    probes = {f"{kind}.{name}" for kind in STRUCTURES for name in ("compare_s", "lookup_s")}
     assert {name for name, value in weights.items() if not value} <= MAY_BE_ZERO | probes
     assert all(
         measured_profile.structure(kind).compare_s + measured_profile.structure(kind).lookup_s > 0
@@ -144,6 +143,6 @@ def test_the_command_saves_the_measured_profile(
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown
-    assert (
-        render_weights(measured_profile).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5
-    )  # of aggregations, of Spark
+    of_aggregations, of_spark = 5, 5
+    rows = 3 * len(STRUCTURES) + len(SCALARS) + of_aggregations + of_spark
+    assert render_weights(measured_profile).row_count == rows

@@ -33,9 +33,10 @@ def test_after_a_batch_that_takes_too_long_later_batches_shed(spark: SparkSessio
     frames = {name: streaming_frame(spark, tmp_path, name, split_in_fifths(name)[:2]) for name in "ab"}
     frame = wm.on_spark(QUERY, build_streams(**frames), plans=tmp_path / "plans")
     first = run_available(frame, tmp_path)
+    # No batch is as fast as this trigger interval.
     controller = LoadController(
         bind_query(QUERY, build_streams(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
-    )  # no batch is that fast
+    )
     for report in first.recentProgress:
         controller.process_report(report)
     assert [each.from_batch for each in controller.decisions] == [2]  # batches 0 and 1 are finished
@@ -93,9 +94,8 @@ def test_a_batch_that_already_runs_is_taken_into_account(tmp_path: Path) -> None
         controller._decide(_slow_batch(1.6, 1_000_000))
         decided += controller.decisions
     assert [each.from_batch for each in decided] == [8, 9]
-    assert sum(dict(decided[1].keep).values()) < sum(
-        dict(decided[0].keep).values()
-    )  # more rows arrive while batch 8 runs
+    # More rows arrive while batch 8 runs, so batch 9 keeps a smaller share of them.
+    assert sum(dict(decided[1].keep).values()) < sum(dict(decided[0].keep).values())
 
 
 def test_a_decision_changes_the_shed_rates_and_nothing_else_of_the_plan(tmp_path: Path) -> None:

@@ -51,9 +51,8 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
-        if not self.config.classes.find_connections(
-            target, sorted(known)
-        ):  # no key narrows the scan: the times of all rows are tested
+        # Without a key that narrows the scan, the times of all its rows are tested.
+        if not self.config.classes.find_connections(target, sorted(known)):
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         passed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
         return weights.lookup_s + touched + passed_on + self._outside_kernel_s(known, target)

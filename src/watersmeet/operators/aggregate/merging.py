@@ -78,9 +78,8 @@ def merge_partials(
 ) -> tuple[list[pa.RecordBatch], AggregateState]:
     """Add the partial rows of one batch of evaluations from all buckets; return the rows of whole groups they emit."""
     instants_us, instants = np.unique(rows.column(AS_OF_US).to_numpy(), return_inverse=True)
-    order = np.argsort(
-        2 * instants + (rows.column(SIGN).to_numpy() > 0), kind="stable"
-    )  # within an instant, parts leave first
+    # Within an instant, parts leave first.
+    order = np.argsort(2 * instants + (rows.column(SIGN).to_numpy() > 0), kind="stable")
     results = _decode_contributions(config, state, rows.take(order), instants[order].astype(np.int64))
     shown = state.result.add_results(results, instants_us, instants_us.size - 1)
     return shown, compact_state(config, state) if needs_compaction(state) else state

@@ -41,7 +41,10 @@ class InputState:
 
 @dataclass
 class AggregateState:
-    """All inputs, the codes of their keys, the tables that join them, and the result."""
+    """All inputs, the codes of their keys, the tables that join them, and the result.
+
+    `row_times_us` are the instants still to be evaluated, if the query is evaluated at every row.
+    """
 
     layout: MeasureLayout
     inputs: list[InputState]
@@ -50,9 +53,7 @@ class AggregateState:
     tables: JoinTables
     evaluated_us: int = -FOREVER_US  # last instant with a final result
     largest_us: int = -FOREVER_US
-    row_times_us: NDArray[np.int64] = field(
-        default_factory=lambda: np.empty(0, np.int64)
-    )  # instants still to be evaluated, one per row
+    row_times_us: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def rows(self) -> int:

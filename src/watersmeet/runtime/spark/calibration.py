@@ -85,9 +85,8 @@ def calibrate_spark(report: Callable[[str], None], *, quick: bool, spark: SparkS
         if quick
         else [SparkLoad(1_000, 1), SparkLoad(200_000, 0), SparkLoad(200_000, 1), SparkLoad(200_000, 8)]
     )
-    _measure_run(
-        spark_session, loads[0], SHORT_RUN_BATCHES
-    )  # warm up: start all processes before the first measurement
+    # Warm up: start all processes before the first measurement.
+    _measure_run(spark_session, loads[0], SHORT_RUN_BATCHES)
     points = []
     for load in loads:
         report(f"Spark: batches of {2 * load.rows:,} rows, {load.matches} matches per row")
