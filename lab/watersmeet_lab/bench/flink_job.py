@@ -38,8 +38,7 @@ def source(table):
     time_ms = f"TO_TIMESTAMP_LTZ(`{table['time']}` / 1000, 3)"
     return (  # more rows of the same millisecond may follow
         f"CREATE TABLE `{table['name']}` ({columns}, et AS {time_ms}, WATERMARK FOR et AS et - INTERVAL '0.001' "
-        "SECOND) "
-        f"WITH ('connector' = 'filesystem', 'path' = '{table['path']}', 'format' = 'csv')"
+        f"SECOND) WITH ('connector' = 'filesystem', 'path' = '{table['path']}', 'format' = 'csv')"
     )
 
 

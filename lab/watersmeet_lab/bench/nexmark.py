@@ -174,8 +174,7 @@ QUERIES = {
         ),
         5_000_000,
         "average and highest bid per category and tumbling window of one second, over bids on auctions opened in the "
-        "same"
-        " window; NEXMark first takes the highest bid of each auction, and has no window",
+        "same window; NEXMark first takes the highest bid of each auction, and has no window",
     ),
     7: NexmarkQuery(
         PortableJoin(
@@ -196,8 +195,7 @@ QUERIES = {
         ),
         100_000_000,
         "people with each auction they opened in the ten-second tumbling window in which they registered; NEXMark "
-        "lists each"
-        " person once",
+        "lists each person once",
     ),
     9: NexmarkQuery(
         PortableJoin(

@@ -173,10 +173,9 @@ def format_regret(found: Regret) -> str:
     excluded = f", {found.excluded_plans} excluded as too slow" if found.excluded_plans else ""
     return (
         f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen "
-        f"{found.chosen.plan.algorithm:<11}"
-        f" {found.chosen.measured_s * 1e3:7.1f} ms  best {found.best.plan.algorithm:<11} "
-        f"{found.best.measured_s * 1e3:7.1f} ms"
-        f"  {len(found.timed_plans)} plans{excluded}"
+        f"{found.chosen.plan.algorithm:<11} {found.chosen.measured_s * 1e3:7.1f} ms  best "
+        f"{found.best.plan.algorithm:<11} {found.best.measured_s * 1e3:7.1f} ms  {len(found.timed_plans)} "
+        f"plans{excluded}"
     )
 
 
@@ -192,9 +191,8 @@ def format_verdict(found: Sequence[Regret]) -> str:
     values = summarize_regrets(found)
     return (
         f"{len(found)} workloads: regret median {values['median_regret']:.2f} (limit {MAX_MEDIAN_REGRET:.2f}), worst "
-        f"{values['worst_regret']:.2f}"
-        f" (limit {MAX_WORST_REGRET:.2f}), rank correlation median {values['median_correlation']:.2f} (at least "
-        f"{MIN_MEDIAN_CORRELATION:.2f})"
+        f"{values['worst_regret']:.2f} (limit {MAX_WORST_REGRET:.2f}), rank correlation median "
+        f"{values['median_correlation']:.2f} (at least {MIN_MEDIAN_CORRELATION:.2f})"
     )
 
 

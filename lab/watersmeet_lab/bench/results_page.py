@@ -104,8 +104,8 @@ def _growth_section(folder: Path) -> str:
         return ""
     points = json.loads((folder / _GROWTH).read_text())["points"]
     rows = [
-        f"| {_growth_dimension(point)} | {point['engine']} | {point['size']:,} "
-        f"| {point['seconds_per_row'] * 1e9:,.0f} | {point['over_first']:.2f} | {point['allowed']:.2f} |"
+        f"| {_growth_dimension(point)} | {point['engine']} | {point['size']:,} | {point['seconds_per_row'] * 1e9:,.0f} "
+        f"| {point['over_first']:.2f} | {point['allowed']:.2f} |"
         for point in points
     ]
     head = ["what grows", "engine", "size", "ns per row", "relative to smallest size", "limit"]

@@ -114,8 +114,7 @@ class CountComparison:
         lines.append(f"  Watersmeet is {self.comparison.ratio['spark']:.1f} times as fast as Spark's best")
         lines.append(
             "  Watersmeet counts the pairs inside both sliding windows every second; Spark counts each pair once, in "
-            "the second"
-            " of its left row"
+            "the second of its left row"
         )
         return "\n".join(lines)
 

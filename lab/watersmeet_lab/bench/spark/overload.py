@@ -145,8 +145,7 @@ class OverloadResult:
             arrived, shed = sum(each.arrived.values()), sum(each.shed.values())
             lines.append(
                 f"  batch {each.batch:>2}  {each.trigger_ms / 1e3:5.1f} s  {arrived:>9,} rows, "
-                f"{shed / max(arrived, 1):4.0%} shed"
-                f"  {each.results:>10,} out  state {each.state_bytes / 1e6:6.1f} MB"
+                f"{shed / max(arrived, 1):4.0%} shed  {each.results:>10,} out  state {each.state_bytes / 1e6:6.1f} MB"
             )
         settled = (
             "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"

@@ -38,9 +38,8 @@ def example_1(effort: Effort) -> Exhibit:
     measured = {label: measure_output_rate(label, seconds) for label in QUERIES}
     return Exhibit(
         "Example 1: three plans",
-        "[ROWS 10] three times, λ 10, 20 and 70, selectivities 0.5 and 0.2; from the cost model. The output rates "
-        "were measured as well: "
-        f"{seconds} seconds of streams with two values of a and five of b, run by our engine.",
+        "[ROWS 10] three times, λ 10, 20 and 70, selectivities 0.5 and 0.2; from the cost model. The output rates were "
+        f"measured as well: {seconds} seconds of streams with two values of a and five of b, run by our engine.",
         (
             *_exact_claims(costs),
             *_feasibility_claims(),

@@ -30,10 +30,9 @@ def figure_7(effort: Effort) -> Exhibit:
     panel = LinePanel("highest output rate", "seconds per tuple", "rows per second", (*model_lines(figure), *measured))
     return Exhibit(
         "Figure 7: the best plan to approximate",
-        "From the cost model: the three plans of Example 1, each with the drop boxes that maximize its output. "
-        f"Dots: our engine with the same shares, on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's "
-        "streams, but no stream "
-        f"below {MIN_KEEP_SHARE:.0%}.",
+        "From the cost model: the three plans of Example 1, each with the drop boxes that maximize its output. Dots: "
+        f"our engine with the same shares, on {effort.scale_rows(_SECONDS, least=100)} seconds of Example 1's streams, "
+        f"but no stream below {MIN_KEEP_SHARE:.0%}.",
         (*_coefficient_claims(), *_point_claims(), *_crossing_claims(), _search_claim(), _engine_claim(measured)),
         (
             _knapsack_table(),

@@ -42,9 +42,7 @@ def figure_3(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figure 3: lazy algorithms",
         "T = 100, λ = 1, v = 50, four windows; in (b) λ4 = 10. Each algorithm in the best of its orders at that τ. "
-        "Dashed: the cost "
-        "model; "
-        f"dots: counts of our loops over {_units(effort)} units of time, in the same orders.",
+        f"Dashed: the cost model; dots: counts of our loops over {_units(effort)} units of time, in the same orders.",
         (*_equal_stream_claims(models[0], equal), *_fast_stream_claims(models[1], fast)),
         tuple(
             lines_table(
@@ -131,8 +129,7 @@ def _fast_stream_claims(model: FigureLines, ours: Lines) -> list[Claim]:
             "one fast stream: GENERAL is the lowest at every τ",
             "lowest regardless of τ",
             f"model: at most {max(g / min(n, z) for g, n, z in zip(general, naive, lazily, strict=True)):.3f} times "
-            "the better of the "
-            "others",
+            "the better of the others",
             holds=all(g <= min(n, z) * (1 + 1e-9) for g, n, z in zip(general, naive, lazily, strict=True)),
         ),
         shape_claim(
@@ -165,10 +162,8 @@ def _crossing_claim(model: FigureLines, ours: Lines) -> Claim:
         f"{_format_ratios(general, lazily)} times",
         holds=crossed is not None,
         reason=f"at τ = {taus[-1]:g} LAZY makes {lazily[-1]:,.0f} comparisons where the model has "
-        f"{model.line('LAZY')[-1]:,.0f}, NAIVE "
-        f"{naive[-1]:,.0f} where it has {model.line('NAIVE')[-1]:,.0f}: {_WHY_LESS}; so LAZY does not become "
-        "expensive enough for the others "
-        "to win",
+        f"{model.line('LAZY')[-1]:,.0f}, NAIVE {naive[-1]:,.0f} where it has {model.line('NAIVE')[-1]:,.0f}: "
+        f"{_WHY_LESS}; so LAZY does not become expensive enough for the others to win",
     )
 
 

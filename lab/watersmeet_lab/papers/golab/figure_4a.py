@@ -36,12 +36,8 @@ def figure_4a(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figure 4a: NLJ and hash joins over the interval",
         f"Four streams, T = 100, with {SCALE} times the paper's rates and values (λ = {SCALE}, v = {50 * SCALE}): "
-        "windows of "
-        f"{100 * SCALE:,} rows, "
-        f"because windows of 100 rows are trivial today. {effort.scale_rows(_ROWS):,} rows with full windows; tuples "
-        "per second of "
-        "CPU time. "
-        f"τ = {TAUS[0]:g} is one row.",
+        f"windows of {100 * SCALE:,} rows, because windows of 100 rows are trivial today. {effort.scale_rows(_ROWS):,} "
+        f"rows with full windows; tuples per second of CPU time. τ = {TAUS[0]:g} is one row.",
         tuple(_claims(rates, work)),
         (lines_table("figure-4a", "Figure 4a: tuples per second", tuple(rates.values()), "τ"),),
         (Plot("figure-4a", "Figure 4a: input rate over the interval τ", panels),),
@@ -121,10 +117,8 @@ def _explain_curves(rates: Rates, work: Rates) -> str:
         + "; the fits explain "
         + ", ".join(f"{fits[name].explained_share:.0%}" for name in hashed)
         + f" of the variance. A pass {'takes' if grows else 'does not take'} longer with more buckets; in the paper it "
-        "does, because it visits empty buckets. "
-        f"From τ = {rates['NLJ'].x[1]:g} on, passes are at most {max(shares):.0%} of a tuple's time, and comparisons "
-        "grow by "
-        f"{max(grown.values()):.0%} up to the largest τ"
+        f"does, because it visits empty buckets. From τ = {rates['NLJ'].x[1]:g} on, passes are at most "
+        f"{max(shares):.0%} of a tuple's time, and comparisons grow by {max(grown.values()):.0%} up to the largest τ"
     )
 
 

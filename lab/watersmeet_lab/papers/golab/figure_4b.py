@@ -38,10 +38,8 @@ def figure_4b(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figure 4b: buckets for the fast stream",
         f"Three streams of λ = {SCALE} and one fifty times as fast, T = 100, v = {50 * SCALE}, τ = {TAU}: {SCALE} "
-        "times the paper's rows "
-        "and values. "
-        "Loops run over the origin's new rows, then over the windows in order, the fast one last. "
-        f"{effort.scale_rows(_ROWS):,} rows with full windows; tuples per second of CPU time.",
+        "times the paper's rows and values. Loops run over the origin's new rows, then over the windows in order, the "
+        f"fast one last. {effort.scale_rows(_ROWS):,} rows with full windows; tuples per second of CPU time.",
         tuple(_claims(rates, work)),
         tuple(
             lines_table(f"figure-4b{suffix}", f"Figure 4b: {title}", tuple(lines.values()), "average buckets")
@@ -173,10 +171,9 @@ def _explain_rates(rates: Lines, work: Lines) -> str:
     fitted = {name: found.predict(compared[name]) for name in compared if name != ONE}
     return (
         f"a tuple takes {found.constant:,.0f} ns and {found.per_unit[0]:.2f} ns per comparison, by a fit over all "
-        "points that explains "
-        f"{found.explained_share:.0%} of their variance; the combinations it finds on the way are the same in every "
-        "division and are in the "
-        f"constant, {found.constant / fitted[FIVE]:.0%} of its time with 5 to slow; so by the fit "
+        f"points that explains {found.explained_share:.0%} of their variance; the combinations it finds on the way are "
+        f"the same in every division and are in the constant, {found.constant / fitted[FIVE]:.0%} of its time with 5 "
+        "to slow; so by the fit "
         + ", ".join(f"{name} takes {time:,.0f} ns" for name, time in fitted.items())
         + _repeat_difference(rates)
     )

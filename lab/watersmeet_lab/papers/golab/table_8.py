@@ -49,15 +49,10 @@ def table_8(effort: Effort) -> Exhibit:
     return Exhibit(
         "Table 8: algorithms and orders, measured",
         f"The query of Table 5 with {scale} times the rates and values, so that every window holds {scale} times the "
-        "rows and each row "
-        "meets as "
-        f"many others; five buckets per window; {effort.scale_rows(_ROWS):,} rows with full windows. Tuples "
-        "per second of CPU time, "
-        "the best "
-        "of a few runs; results are found but no columns are gathered. At the paper's own size, tried "
-        "first, the best "
-        "order was 1.4 to 2.8 times the worst. The paper's figures are from a 1.2 GHz machine and Java "
-        "1.3.",
+        f"rows and each row meets as many others; five buckets per window; {effort.scale_rows(_ROWS):,} rows with full "
+        "windows. Tuples per second of CPU time, the best of a few runs; results are found but no columns are "
+        "gathered. At the paper's own size, tried first, the best order was 1.4 to 2.8 times the worst. The paper's "
+        "figures are from a 1.2 GHz machine and Java 1.3.",
         tuple(_claims(rates, measured)),
         (Table("table-8", "Table 8: tuples per second", columns, rows),),
         (_plot(rates),),
@@ -124,9 +119,8 @@ def _best_to_worst_claim(measured: MeasuredOrders, kind: str) -> Claim:
         holds=min(ratios) > 2,
         difference=""
         if min(ratios) >= 3.5 and max(ratios) <= 6
-        else f"comparisons differ as expected, but {min(fixed):.0%} to "
-        f"{max(fixed):.0%} of a "
-        "row's time in the best order is not spent on them",
+        else f"comparisons differ as expected, but {min(fixed):.0%} to {max(fixed):.0%} of a row's time in the best "
+        "order is not spent on them",
         reason=f"{min(fixed):.0%} to {max(fixed):.0%} of a row's time in the best order is not spent on comparisons",
     )
 

@@ -124,9 +124,8 @@ def _heuristic_claim(printed: PrintedTable, found: OrderResult, best: OrderResul
         f"{printed.id}.heuristic",
         "the augmented heuristic finds the best order, examining far fewer than all",
         f"finds {printed.best}",
-        f"finds {_format_order(found.order)}, examining {found.orders_costed} of {best.orders_costed}; "
-        "by join sizes alone "
-        f"{_format_order(first.order)}",
+        f"finds {_format_order(found.order)}, examining {found.orders_costed} of {best.orders_costed}; by join sizes "
+        f"alone {_format_order(first.order)}",
         holds=found.order == best.order and found.orders_costed < best.orders_costed / 2,
     )
 

@@ -40,10 +40,8 @@ def figure_14(effort: Effort) -> Exhibit:
         + ", rates per second "
         + "; ".join(f"{label}: {', '.join(f'{rate:g}' for rate in rates)}" for label, rates in RATES.items())
         + ". Both algorithms join with each stream's largest derived window and refine by direction. Kernels, blocks "
-        "of 1,000 tuples. "
-        "Steps of 250 ms were tried first and gave neither of the paper's rankings; the verdicts rest on the steps of "
-        "20 ms, added after "
-        "that.",
+        "of 1,000 tuples. Steps of 250 ms were tried first and gave neither of the paper's rankings; the verdicts rest "
+        "on the steps of 20 ms, added after that.",
         tuple(_claims(measured)),
         (_table(measured),),
         (_plot(measured),),

@@ -49,9 +49,8 @@ def figure_9b(effort: Effort) -> Exhibit:
         measured[count] = _measure_streams(effort, poisson_arrivals(rates, _rows(effort, rates), VALUES[count]))
     return Exhibit(
         "Figure 9b: two to six streams of equal rates",
-        "All streams at 400 per second, window 1 second, values as in Figure 9a. The paper uses its stores here, "
-        "whose average rates are "
-        "alike.",
+        "All streams at 400 per second, window 1 second, values as in Figure 9a. The paper uses its stores here, whose "
+        "average rates are alike.",
         tuple(_equal_rate_claims(measured)),
         (_table("figure-9b", measured),),
         (_plot("figure-9b", "Figure 9b: equal rates", measured),),
@@ -142,11 +141,9 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             "more than an order of magnitude",
             times_text,
             holds=all(ratio > 5 for ratio in times),
-            reason="at most "
-            f"{max(each[NLW].out_of_window_share for each in measured.values()):.1%} of the rows that our NLW-join "
-            "reads are outside the window, because its buffers are in time order and rows are evicted at the "
-            "front; MW-join saves comparisons only "
-            "by its loop order, shortest buffer first",
+            reason=f"at most {max(each[NLW].out_of_window_share for each in measured.values()):.1%} of the rows that "
+            "our NLW-join reads are outside the window, because its buffers are in time order and rows are evicted at "
+            "the front; MW-join saves comparisons only by its loop order, shortest buffer first",
         ),
         shape_claim(
             "hammad.figure9a.hw",

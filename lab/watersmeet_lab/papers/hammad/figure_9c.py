@@ -51,13 +51,10 @@ def figure_9c(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figure 9c: a stream whose rate toggles",
         f"Four streams of 1,000 per second; then stream D toggles between 10 and 1,000 per second after every {EVERY} "
-        "of its rows. The "
-        "paper does "
-        f"not print its window: here {WINDOW_US / 1000:g} ms, short against the {1000 / LOW:g} ms between D's rows "
-        "when it is slow, and "
-        f"{VALUES} values. "
-        f"{rows:,} tuples in blocks of 1,000; kernels. In one call over everything, NLW-join and HW-join read 1.5 "
-        "times as many rows, which D's silence keeps in the buffers, with the same comparisons and a time within 10 %.",
+        f"of its rows. The paper does not print its window: here {WINDOW_US / 1000:g} ms, short against the "
+        f"{1000 / LOW:g} ms between D's rows when it is slow, and {VALUES} values. {rows:,} tuples in blocks of 1,000; "
+        "kernels. In one call over everything, NLW-join and HW-join read 1.5 times as many rows, which D's silence "
+        "keeps in the buffers, with the same comparisons and a time within 10 %.",
         tuple(_claims(measured, toggled)),
         (_table(measured),),
         (_plot(measured, toggled),),

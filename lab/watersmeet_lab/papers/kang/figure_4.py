@@ -36,8 +36,7 @@ def figure_4(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figure 4: the workloads of Table 3, measured",
         f"Windows and rates of Table 3, {effort.scale_rows(_SECONDS, least=4)} seconds' worth of tuples, CPU time; "
-        "estimates with our "
-        "calibrated weights.",
+        "estimates with our calibrated weights.",
         tuple(_winner_claim(name, printed, found[name]) for name, printed in zip(NAMES, WINNERS, strict=True)),
         (Table("figure-4", "Figure 4: CPU per second", columns, rows),),
         (Plot("figure-4", "Figure 4: CPU per second of arrivals", tuple(_panel(name, found[name]) for name in NAMES)),),

@@ -34,12 +34,10 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
     measured, estimated = figure_from_points("a_per_s", points), estimate_pair_costs(PAIRS, rates, ROWS, weights)
     return Exhibit(
         "Figures 2 and 3: estimated and measured costs",
-        f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, "
-        "of which λa are A's. "
-        "Left: the "
-        "paper's weights. Middle: the same formulas with our weights, calibrated on this machine. Right: measured, "
-        f"{effort.scale_rows(_SECONDS, least=4)} "
-        "seconds' worth of tuples in one batch, CPU time.",
+        f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, of "
+        "which λa are A's. Left: the paper's weights. Middle: the same formulas with our weights, calibrated on this "
+        f"machine. Right: measured, {effort.scale_rows(_SECONDS, least=4)} seconds' worth of tuples in one batch, CPU "
+        "time.",
         tuple(_claims(estimated, measured)),
         (
             weights_table(weights),

@@ -59,9 +59,7 @@ def table_3(effort: Effort) -> Exhibit:
     return Exhibit(
         "Table 3: estimated costs",
         "From the cost model with the paper's weights (eq. 7), ten rows per bucket, a hundred per node. Eq. 6 prints "
-        "the T-tree update "
-        "with its "
-        "last term undoubled; Table 3 comes out only with the whole bracket doubled.",
+        "the T-tree update with its last term undoubled; Table 3 comes out only with the whole bracket doubled.",
         tuple(claims),
         (Table("table-3", "Table 3: cost per unit of time", ("A, B, λa, λb", "from", *PAIRS), tuple(rows)),),
     )

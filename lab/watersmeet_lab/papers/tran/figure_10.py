@@ -27,10 +27,9 @@ def figure_10(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figure 10: showcases of different best plans",
-        "From the cost model, nested loops, all weights equal, λ2 = 500. The paper prints the settings of (c) and "
-        "(d); those of (a) and "
-        "(b) follow "
-        "its words: both numbers of groups high, and g1 low with g2 high. Measured at λ1 = 500, by hash.",
+        "From the cost model, nested loops, all weights equal, λ2 = 500. The paper prints the settings of (c) and (d); "
+        "those of (a) and (b) follow its words: both numbers of groups high, and g1 low with g2 high. Measured at λ1 = "
+        "500, by hash.",
         (
             *(_model_winner_claim(best, figure) for best, figure in figures.items()),
             *(_measured_winner_claim(best, costs) for best, costs in ours.items()),

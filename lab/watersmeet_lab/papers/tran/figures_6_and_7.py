@@ -32,10 +32,9 @@ def figures_6_and_7(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figures 6 and 7: two-way aggregation joins",
         "From the cost model, all weights equal (the paper tunes its own per experiment and prints none). Defaults: λ "
-        "300, w 5000, g1 "
-        "150, g2 1, "
-        "σ 0.1, B 1021. EAP10 aggregates the first input early, EAP01 the second, EAP11 both, LAP none. Measured: our "
-        "hash-based aggregation with full windows, one second of event time, CPU time; we have none by nested loops.",
+        "300, w 5000, g1 150, g2 1, σ 0.1, B 1021. EAP10 aggregates the first input early, EAP01 the second, EAP11 "
+        "both, LAP none. Measured: our hash-based aggregation with full windows, one second of event time, CPU time; "
+        "we have none by nested loops.",
         (
             *claims,
             *_selectivity_claims(hashed, nested),

@@ -29,9 +29,7 @@ def figures_8_and_9(effort: Effort) -> Exhibit:
     return Exhibit(
         "Figures 8 and 9: three-way aggregation joins",
         "From the cost model, all weights equal. Defaults: λ 200, w 300, g1 20, g2 = g3 = 1, σ 0.1. The paper gives "
-        "formulas for two "
-        "inputs only; "
-        "with more, probes add up and matches multiply, as in its algorithm.",
+        "formulas for two inputs only; with more, probes add up and matches multiply, as in its algorithm.",
         (
             *_claims(8, hashed),
             *_claims(9, nested),
@@ -70,8 +68,7 @@ def _claims(number: int, parts: ModelParts) -> list[Claim]:
             "aggregating every input early is best at the defaults",
             all_early,
             f"{', '.join(sorted(lowest))} over all w1; LAP {figure.line('LAP')[-1] / figure.line(all_early)[-1]:.0f} "
-            "times as expensive at w1 "
-            "= 300",
+            "times as expensive at w1 = 300",
             holds=figure.lowest_line(len(figure.x) - 1) == all_early,
         ),
         shape_claim(
