@@ -154,7 +154,7 @@ def _generate_case(rng: Random, seed: int, shape: CaseShape) -> QueryCase:
 
 
 def choose_constraints(rng: Random, streams: Sequence[str], timeline: EventTimeline) -> tuple[QueryPiece, ...]:
-    """Choose no constraint, form 1, some or all pairs of a tree (forms 2 and 3), or a directed chain."""
+    """Choose no constraint, one bound for all pairs, bounds for some or all pairs of a tree, or a directed chain."""
     if len(streams) < 2 or rng.random() < 0.5:
         return ()
     if rng.random() < 0.25:

@@ -1,9 +1,9 @@
 """The W-joins and their baselines: n streams on a common attribute, every two rows within a window.
 
-NLW-join, HW-join and MW-join take one window for all pairs (form 1). Pairs may also have different windows (forms 2 and
-3, including derived and directed ones). GCA then runs MW-join with the largest window for all, and LCA with the largest
-window per stream. Both filter the matches afterwards. NLW-join and HW-join prune by the largest window per stream and
-filter as well.
+NLW-join, HW-join and MW-join take one window for all pairs (form 1 of the paper). Pairs may also have different windows
+(its forms 2 and 3), including derived and directed ones. GCA then runs MW-join with the largest window for all, and LCA
+with the largest window per stream. Both filter the matches afterwards. NLW-join and HW-join prune by the largest window
+per stream and filter as well.
 
 A join on the common attribute alone is one call of its kernel. Other comparisons are made inside the loops. The
 remaining predicates are tested between the loops (`StagedScans`), so that no product of windows is built only to be
