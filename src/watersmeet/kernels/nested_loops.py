@@ -1,4 +1,4 @@
-"""Multi-way joins as nested loops over sliding windows: the shared core of the first and third paper's algorithms.
+"""Multi-way joins as nested loops over sliding windows: the core that the papers' nested-loop joins share.
 
 Windows hold rows in arrival order. A new row k of one window, the origin, joins the rows that arrived before it in
 every other window. Each loop scans the whole window or the rows that an index on it returns. The loop orders, the place

@@ -1,1 +1,1 @@
-"""Aggregation sets over windows: the fourth paper's AS join and AS update, and the structures they use."""
+"""Aggregation sets over windows: AS join and AS update of Tran and Lee, and the structures they use."""

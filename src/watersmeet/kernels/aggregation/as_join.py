@@ -198,13 +198,13 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     out_ints[found, column + 1] = value
                 for column in range(approx_owner.size):
                     owner = approx_owner[column]
-                    about = 0.0
+                    approximation = 0.0
                     if owner == origin:
-                        about = float(others) * change_approx[at, approx_place[column]]
+                        approximation = float(others) * change_approx[at, approx_place[column]]
                     elif owner != NONE:
                         factor = float(weight * _count_other_rows(rows, chosen, origin, owner))
-                        about = factor * approx[chosen[owner], approx_place[column]]
-                    out_approx[found, column] = about
+                        approximation = factor * approx[chosen[owner], approx_place[column]]
+                    out_approx[found, column] = approximation
                 for column in range(pair_owner.size):
                     owner, place = pair_owner[column], 2 * pair_place[column]
                     high, low = 0.0, 0.0
