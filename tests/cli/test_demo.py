@@ -22,7 +22,7 @@ from watersmeet.cli.demo import check, steps
 from watersmeet.cli.demo.check import check_aircraft, count_rows
 from watersmeet.cli.demo.engines import EMBEDDED, BatchSample, FilePublisher, measure_steady_state
 from watersmeet.cli.demo.flights import AIRPORTS, Tables, load_flights, times_us
-from watersmeet.cli.demo.replay import DAY_US, Replay, write_aircraft_query
+from watersmeet.cli.demo.replay import DAY_US, Replay, write_aircraft_query, write_delay_query, write_punctuality_query
 from watersmeet.dashboard.app import DashboardContent
 from watersmeet.dashboard.live import LiveRun
 from watersmeet.errors import InternalError
@@ -121,12 +121,14 @@ def test_the_figures_of_the_demo_are_those_of_a_real_stream(departures: Tables, 
 
 
 def test_the_demo_fits_a_terminal_of_80_columns_and_two_screens(departures: Tables, shipped_profile: None) -> None:
-    screen = Console(record=True, width=80)
-    assert steps.run_demo(screen, replay=Replay(departures), paced=False)
-    lines = screen.export_text().splitlines()
+    screen, replay = Console(record=True, width=80), Replay(departures)
+    assert steps.run_demo(screen, replay=replay, paced=False)
+    lines = [line.rstrip() for line in screen.export_text().splitlines()]
     assert max(len(line) for line in lines) <= 80
     assert len(lines) <= 110
     assert not [line for line in lines if "…" in line]  # no cell of a table is cut
+    for write_query in (write_aircraft_query, write_punctuality_query, write_delay_query):
+        assert set(write_query(replay).splitlines()) <= set(lines)  # no line of a query is cut
 
 
 def test_the_demo_exits_with_code_one_if_the_rows_differ(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,8 @@ class Replay:
 def write_aircraft_query(replay: Replay) -> str:
     """Write the query for aircraft that left from all three airports within a week."""
     return f"""\
-SELECT e.aircraft, e.departed AS from_ewr, j.departed AS from_jfk, l.departed AS from_lga
+SELECT e.aircraft,
+       e.departed AS from_ewr, j.departed AS from_jfk, l.departed AS from_lga
 FROM ewr AS e, jfk AS j, lga AS l
 WINDOW = {replay.to_replay_us(AIRCRAFT_WINDOW_US)} MICROSECONDS
 WHERE e.aircraft = j.aircraft AND j.aircraft = l.aircraft"""
@@ -133,7 +134,8 @@ WHERE e.aircraft = j.aircraft AND j.aircraft = l.aircraft"""
 def write_delay_query(replay: Replay) -> str:
     """Write the query for three flights to one destination that are late together."""
     return f"""\
-SELECT e.dest, e.departed AS from_ewr, j.departed AS from_jfk, l.departed AS from_lga
+SELECT e.dest,
+       e.departed AS from_ewr, j.departed AS from_jfk, l.departed AS from_lga
 FROM ewr AS e, jfk AS j, lga AS l
 WINDOW = {replay.to_replay_us(DELAY_WINDOW_US)} MICROSECONDS
 WHERE e.dest = j.dest AND j.dest = l.dest
@@ -144,8 +146,10 @@ def write_punctuality_query(replay: Replay) -> str:
     """Write the query for the average delay at two airports in the last week, by destination."""
     week_us = replay.to_replay_us(WEEK_US)
     return f"""\
-SELECT e.dest, COUNT(*) AS pairs, AVG(e.delay) AS ewr_delay, AVG(l.delay) AS lga_delay
-FROM ewr [RANGE {week_us} MICROSECONDS] AS e, lga [RANGE {week_us} MICROSECONDS] AS l
+SELECT e.dest, COUNT(*) AS pairs,
+       AVG(e.delay) AS ewr_delay, AVG(l.delay) AS lga_delay
+FROM ewr [RANGE {week_us} MICROSECONDS] AS e,
+     lga [RANGE {week_us} MICROSECONDS] AS l
 WHERE e.dest = l.dest
 GROUP BY e.dest EVERY {week_us} MICROSECONDS"""
 
