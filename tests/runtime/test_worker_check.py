@@ -13,26 +13,28 @@ import watersmeet as wm
 from watersmeet.runtime.spark import worker_check
 from watersmeet.runtime.spark.worker_check import WorkerPython, explain_failure, local_directories, refuse_worker
 
+CLUSTER = "spark://host:7077"
+
 
 def test_a_worker_without_the_package_is_named_with_its_python() -> None:
     with pytest.raises(wm.InputError) as refused:
-        refuse_worker(WorkerPython("/usr/bin/python3", None, "No module named 'watersmeet'", ()))
+        refuse_worker(WorkerPython("/usr/bin/python3", None, "No module named 'watersmeet'", ()), CLUSTER)
     assert (
         refused.value.message
         == "the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'"
     )
-    assert "pip install watersmeet" in (refused.value.hint or "")
+    assert 'pip install "watersmeet[spark]"' in (refused.value.hint or "")
 
 
 def test_a_worker_with_another_version_is_refused() -> None:
     with pytest.raises(
         wm.InputError, match=rf"/usr/bin/python3, has watersmeet 0\.0\.9, and this process {wm.__version__}"
     ):
-        refuse_worker(WorkerPython("/usr/bin/python3", "0.0.9", "", ()))
+        refuse_worker(WorkerPython("/usr/bin/python3", "0.0.9", "", ()), CLUSTER)
 
 
 def test_a_worker_with_this_version_is_accepted() -> None:
-    refuse_worker(WorkerPython("/usr/bin/python3", wm.__version__, "", ()))
+    refuse_worker(WorkerPython("/usr/bin/python3", wm.__version__, "", ()), CLUSTER)
 
 
 @pytest.mark.parametrize(
@@ -56,14 +58,14 @@ def test_a_worker_with_this_version_is_accepted() -> None:
     ],
 )
 def test_a_message_of_spark_about_the_workers_python_is_explained(message: str, expected: str) -> None:
-    explained = explain_failure(message, "python3")
+    explained = explain_failure(message, "python3", CLUSTER)
     assert explained is not None
     with pytest.raises(wm.InputError, match=expected):
         raise explained
 
 
 def test_other_failures_are_not_explained() -> None:
-    assert explain_failure("Job aborted due to stage failure: OutOfMemoryError", "python3") is None
+    assert explain_failure("Job aborted due to stage failure: OutOfMemoryError", "python3", CLUSTER) is None
 
 
 def test_the_check_runs_in_workers_without_this_package(tmp_path: Path) -> None:

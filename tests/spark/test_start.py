@@ -73,8 +73,8 @@ def test_a_started_query_writes_its_rows_and_reports_every_batch(
     assert running.decisions == []
     assert not running.is_active
     assert repr(running) == (
-        f"RunningQuery('watersmeet: a, b', stopped, batch 2, 120 rows in, {sum(each.results for each in expected)} "
-        "rows out)"
+        "RunningQuery('watersmeet: join a, b', stopped, batch 2, 120 rows in, "
+        f"{sum(each.results for each in expected)} rows out)"
     )
     html = _render_html(running)
     for words in ("ledger", "last batches", "60"):
@@ -87,7 +87,7 @@ def test_a_restart_continues_from_the_checkpoint(streams: dict[str, wm.Stream], 
         running = job.start(to=tmp_path / "out", checkpoint=tmp_path / "checkpoint", trigger="availableNow")
         running.await_termination()
     assert running.progress == []
-    assert repr(running) == "RunningQuery('watersmeet: a, b', stopped, no batch has finished)"
+    assert repr(running) == "RunningQuery('watersmeet: join a, b', stopped, no batch has finished)"
 
 
 def test_rows_go_to_a_table_in_memory_a_table_or_any_writer(
@@ -117,7 +117,7 @@ def test_leaving_a_with_block_stops_the_query(streams: dict[str, wm.Stream]) -> 
     with wm.start(QUERY, streams, **NOOP) as running, wm.start(QUERY, streams, **NOOP) as other:
         assert not running.await_termination(timeout=0.1)
         assert running.is_active
-        assert (running.name, other.name) == ("watersmeet: a, b", "watersmeet: a, b (2)")
+        assert (running.name, other.name) == ("watersmeet: join a, b", "watersmeet: join a, b (2)")
         running.spark_query.processAllAvailable()
     assert not running.is_active
     assert not other.is_active

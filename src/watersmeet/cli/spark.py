@@ -102,5 +102,7 @@ def run_streaming_query(
             check_output_owner(job.directory, owner, is_new=is_new_spark_checkpoint(job.checkpoint))
             claim_output(job.directory, owner)
         frame = wm.on_spark(job.query, job.sources, plan=plan, checkpoint=job.checkpoint)
-        query = start_streaming(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
+        query = start_streaming(
+            job.query, frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow
+        )
         return follow_query(query, stop, observe, plan)

@@ -138,6 +138,7 @@ class Job:
         from watersmeet.runtime.bucket_grid import to_local_path
         from watersmeet.runtime.spark.host import build_frame, choose_session, is_streaming
         from watersmeet.runtime.spark.streaming_start import StreamSink, make_controller, start_query
+        from watersmeet.runtime.spark.ui_names import describe_query, ui_name
 
         sources, sink = self._sources(), StreamSink(to, format, options or {}, checkpoint, trigger, name)
         if not is_streaming(self.bound, sources):
@@ -163,7 +164,7 @@ class Job:
         return start_query(
             rows,
             sink,
-            f"watersmeet: {', '.join(dict.fromkeys(source.name for source in self.query.sources))}",
+            ui_name(describe_query(self.query)),
             plan=plan,
             explain_plan=lambda running: self._explain(
                 "spark", plan=running, reason="this plan runs now", buckets=buckets

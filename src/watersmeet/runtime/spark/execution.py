@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,8 +21,9 @@ from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.spark.batch_metrics import build_ledger, parse_progress, to_batch_metrics
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.progress_events import ProgressEvents
-from watersmeet.runtime.spark.spark_errors import summarize_error
+from watersmeet.runtime.spark.spark_errors import summarize_error, summarize_spark_errors
 from watersmeet.runtime.spark.streaming_start import AVAILABLE_NOW, StreamSink
+from watersmeet.runtime.spark.ui_names import describe_jobs, describe_query, ui_name
 
 ShowBatch = Callable[[int, pa.Table], None]
 
@@ -41,15 +41,18 @@ class Sink:
     show: ShowBatch = lambda batch, rows: None
 
 
-def start_streaming(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
-    """Start a streaming query. Without `follow` it ends when it has processed the available data."""
+def start_streaming(query: Query | str, frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
+    """Start a streaming query whose rows are `frame`, under a readable name.
+
+    Without `follow` it ends when it has processed the available data.
+    """
 
     def show_batches(rows: DataFrame) -> DataStreamWriter:
         return rows.writeStream.foreachBatch(lambda batch_rows, batch: sink.show(batch, batch_rows.toArrow()))
 
     trigger = None if follow else AVAILABLE_NOW
-    destination = sink.directory or show_batches
-    return StreamSink(destination, sink.format, checkpoint=sink.checkpoint, trigger=trigger).start(frame)
+    destination = StreamSink(sink.directory or show_batches, sink.format, checkpoint=sink.checkpoint, trigger=trigger)
+    return destination.start(frame, ui_name(describe_query(query)))
 
 
 def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
@@ -85,13 +88,13 @@ def collect_with_ledger(query: Query | str, sources: Sources, plan: Plan | None)
     The embedded engine returns the ledger in the same place.
     """
     observation = Observation()
-    rows = collect(on_spark(query, sources, plan=plan, observation=observation))
+    frame = on_spark(query, sources, plan=plan, observation=observation)
+    with describe_jobs(frame.sparkSession.sparkContext, describe_query(query)):
+        rows = collect(frame)
     return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": build_ledger(observation.get)})})
 
 
 def collect(frame: DataFrame) -> pa.Table:
     """Collect all rows of a finite DataFrame; raise Spark's errors as one sentence."""
-    try:
+    with summarize_spark_errors():
         return frame.toArrow()
-    except PySparkException as error:
-        raise summarize_error(error) from error

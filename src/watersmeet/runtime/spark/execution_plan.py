@@ -56,17 +56,6 @@ class SparkExecutionPlan:
     signature: dict[str, str]
     merger: Merger | None = None
 
-    @property
-    def relation_bytes(self) -> int:
-        """Size of the relations, which are sent to workers with the query."""
-        operator = self.bucket.operator
-        inner = operator.join if isinstance(operator, SheddingBucketOperator) else operator
-        return (
-            sum(map(len, inner.relations.values()))
-            if isinstance(inner, JoinBucketOperator | AggregateBucketOperator)
-            else 0
-        )
-
     def stream(self, sources: Sources, packer: Packer) -> Stream:
         source = sources[packer.name]
         if not isinstance(source, Stream):

@@ -29,9 +29,11 @@ from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_ex
 from watersmeet.runtime.spark.inputs import pack_stream
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, MergeProcessor, merge_emission, merge_finite, run_finite
-from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions, remove_ended_runs
+from watersmeet.runtime.spark.python_steps import map_in_arrow, transform_with_state
+from watersmeet.runtime.spark.session import check_session, choose_partitions, remove_ended_runs
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.spark_types import to_spark_schema
+from watersmeet.runtime.spark.ui_names import describe_jobs, describe_query
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
@@ -54,8 +56,10 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     spark = choose_session(sources, session)
     # Check the workers before anything else runs in them: a frame may ask Spark for its columns.
     check_workers(spark.sparkContext)
+    with describe_jobs(spark.sparkContext, f"read the columns of {describe_query(query)}"):
+        bound = bind_query(query, sources)
     return build_frame(
-        bind_query(query, sources),
+        bound,
         sources,
         spark,
         plan=plan,
@@ -101,20 +105,24 @@ def build_frame(  # noqa: PLR0913 - keyword-only options of a query
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
     grid_store = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
-    execution_plan = build_execution_plan(
-        bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid_store
-    )
+    description = describe_query(bound.query)
+    with describe_jobs(spark.sparkContext, f"plan {description}"):
+        execution_plan = build_execution_plan(
+            bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid_store
+        )
     packed = _pack_streams(spark, sources, execution_plan, streaming=streaming)
     emission = _choose_emission(execution_plan)
     columns = from_arrow_schema(emission.schema)
     live = remove_ended_runs(packed.sparkSession, local_directories(workers))
     if streaming:
-        check_table_size(spark, execution_plan.relation_bytes)
         processor = BucketProcessor(execution_plan, emission, live, cache_state=cache_state, plans=log)
-        emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
+        emitted = transform_with_state(packed, BUCKET, processor, columns)
     else:
-        emitted = packed.repartition(partitions, BUCKET).mapInArrow(
-            partial(run_finite, execution_plan.bucket, emission), columns
+        emitted = map_in_arrow(
+            packed.repartition(partitions, BUCKET),
+            description,
+            partial(run_finite, execution_plan.bucket, emission),
+            columns,
         )
     counted = observe_buckets(emitted, execution_plan.bucket, observation)
     if isinstance(emission, BatchedRows):
@@ -138,9 +146,11 @@ def _merge_groups(counted: DataFrame, merger: Merger, processor: MergeProcessor 
     emission = merge_emission(merger)
     columns = from_arrow_schema(emission.schema)
     if processor is not None:
-        emitted = parts.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
+        emitted = transform_with_state(parts, BUCKET, processor, columns)
     else:
-        emitted = parts.repartition(partitions, BUCKET).mapInArrow(partial(merge_finite, merger), columns)
+        emitted = map_in_arrow(
+            parts.repartition(partitions, BUCKET), "merge groups", partial(merge_finite, merger), columns
+        )
     return emission.explode_rows(observe_merger(emitted))
 
 

@@ -17,13 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from watersmeet.errors import InputError
 from watersmeet.operators.parallel import prefetch
@@ -32,6 +30,8 @@ from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, decode_table, encode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_predicate
+from watersmeet.runtime.spark.python_steps import map_in_arrow, use_driver_python
+from watersmeet.runtime.spark.round_numbers import ROUNDS, RoundNumbers
 from watersmeet.runtime.spark.session import is_first_time
 from watersmeet.runtime.spark.state_store import forget_ended_runs
 from watersmeet.sources.declarations import Stream
@@ -50,7 +50,9 @@ def pack_stream(spark: SparkSession, source: Stream, packer: Packer, *, streamin
     is_finite_in_streaming = streaming and not source.is_unbounded
     if is_finite_in_streaming or not isinstance(source.feed, SparkFeed | PathFeed):
         packets = _pack_tables(source, replace(packer, planned=None))
-        return as_streaming_source(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
+        if not streaming:
+            return spark.createDataFrame(packets, PACKED_DDL)
+        return as_streaming_source(spark, packets, packer.name)
     if isinstance(source.feed, SparkFeed):
         return _pack_frame(source.feed.frame, source.schema, packer)
     return _read_and_pack_files(spark, source.feed, packer)
@@ -76,7 +78,9 @@ def _pack_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFram
     # Python restores the names: a name may contain any character.
     pruned = frame.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
     declared = pa.schema([schema.field(name) for name in names])
-    return pruned.mapInArrow(partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL)
+    return map_in_arrow(
+        pruned, f"pack {packer.name}", partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL
+    )
 
 
 def _flag_in_jvm(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> PackedInput:
@@ -133,7 +137,9 @@ def _read_and_pack_files(spark: SparkSession, feed: PathFeed, packer: Packer) ->
     else:
         files = [(str(path.resolve()),) for path in feed.files]
         paths = spark.createDataFrame(files, "path string").repartition(len(files))
-    return paths.mapInArrow(partial(_pack_files, packer, feed.schema, feed.time), PACKED_DDL)
+    return map_in_arrow(
+        paths, f"read and pack {packer.name}", partial(_pack_files, packer, feed.schema, feed.time), PACKED_DDL
+    )
 
 
 def _pack_files(
@@ -167,19 +173,19 @@ def _pack_tables(source: Stream, packer: Packer) -> pa.Table:
     return pa.Table.from_batches(packed, PACKED)
 
 
-_ROUNDS = "rounds"
-_ROUND_SCHEMA = pa.schema([("round", pa.int32())])
+def as_streaming_source(spark: SparkSession, packets: pa.Table, name: str) -> DataFrame:
+    """Return the packets of a stream as a streaming DataFrame, one round per micro-batch.
 
-
-def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
-    """Return the packets as a streaming DataFrame, one round per micro-batch. After the last round it emits nothing."""
+    After the last round it emits nothing.
+    """
     rounds = packets.column("round")
     last = max(cast("list[int]", rounds.to_pylist()), default=-1)
     blobs = [encode_table(packets.filter(pa.compute.equal(rounds, pa.scalar(number)))) for number in range(last + 1)]
     if is_first_time(spark, "register rounds"):
-        spark.dataSource.register(RoundNumbers)
-    numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()
-    return numbers.mapInArrow(partial(_emit_round_packets, blobs), PACKED_DDL)
+        with use_driver_python(spark.sparkContext):
+            spark.dataSource.register(RoundNumbers)
+    numbers = spark.readStream.format(RoundNumbers.name()).option(ROUNDS, str(len(blobs))).load()
+    return map_in_arrow(numbers, f"emit {name}", partial(_emit_round_packets, blobs), PACKED_DDL)
 
 
 def _emit_round_packets(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -188,39 +194,3 @@ def _emit_round_packets(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch
         packets = decode_table(blobs[number])
         in_one_round = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
         yield from in_one_round.to_batches()
-
-
-class RoundNumbers(DataSource):
-    """Data source of the numbers from zero up to the option `rounds`, one per batch."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "watersmeet_rounds"
-
-    def schema(self) -> str:
-        return "round int"
-
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 # Spark's own name
-        return RoundReader(int(self.options[_ROUNDS]))
-
-
-class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of round numbers, from the first to the last."""
-
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"rounds": 0}
-
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        return {"rounds": min(start["rounds"] + 1, self._rounds)}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Do nothing: no round is ever added."""
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [InputPartition(number) for number in range(start["rounds"], end["rounds"])]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist([{"round": partition.value}], _ROUND_SCHEMA)

@@ -1,4 +1,4 @@
-"""The stateful processors that Spark runs: load the state of a bucket, process the batch, save the changes.
+"""Processors of the stateful steps: load the state of a bucket, process the batch, save the changes.
 
 `BucketProcessor` joins or aggregates. Where buckets have partial groups, `MergeProcessor` adds them up in a second
 stateful step. `run_finite` and `merge_finite` do the same for finite input, without Spark's state store.
@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, BucketState, Merger
@@ -21,14 +20,14 @@ from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, replan_b
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.spark_types import to_arrow_backed_frame, to_spark_schema
-from watersmeet.runtime.spark.state_store import StatefulStep, StateStore, forget_ended_runs
+from watersmeet.runtime.spark.state_store import MapState, StatefulStep, StateStore, ValueState, forget_ended_runs
 from watersmeet.runtime.spark.task_batch import task_plan, task_run_id
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 
 _PACKET_COLUMNS = [name for name in PACKED.names if name != "bucket"]
 
 
-class BucketProcessor(StatefulProcessor):
+class BucketProcessor:
     """Processor of the first stateful step. Spark calls it once per bucket and batch."""
 
     def __init__(
@@ -48,9 +47,7 @@ class BucketProcessor(StatefulProcessor):
         self._plans = plans
         self._cache_state = cache_state
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        header = handle.getValueState("header", "value string")
-        entries = handle.getMapState("entries", "place long", "blob binary")
+    def open_state(self, header: ValueState, entries: MapState) -> None:
         plan = None if self._plans is None else task_plan(self._plans)
         if plan is not None:
             self._bucket = replan_bucket(self._bound, self._bucket, plan)
@@ -60,8 +57,8 @@ class BucketProcessor(StatefulProcessor):
             header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._cache_state
         )
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        return (to_arrow_backed_frame(batch) for batch in self._batches(int(key[0]), rows))
+    def process(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        return (to_arrow_backed_frame(batch) for batch in self._batches(label, frames))
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
@@ -85,9 +82,6 @@ class BucketProcessor(StatefulProcessor):
             "state_write_us": (saved - joined) // 1000,
         }
         yield self._emission.metrics_row(metrics)
-
-    def close(self) -> None:
-        pass
 
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,7 +111,7 @@ def merge_emission(merger: Merger) -> BatchedRows:
     return BatchedRows(MERGE_METRICS, to_spark_schema(merger.config.result))
 
 
-class MergeProcessor(StatefulProcessor):
+class MergeProcessor:
     """Processor of the second stateful step. Spark calls it once per bucket and batch in which its groups changed."""
 
     def __init__(self, merger: Merger, signature: Mapping[str, str], live: LiveRuns, *, cache_state: bool) -> None:
@@ -127,17 +121,15 @@ class MergeProcessor(StatefulProcessor):
         self._live = live
         self._cache_state = cache_state
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        header = handle.getValueState("header", "value string")
-        entries = handle.getMapState("entries", "place long", "blob binary")
+    def open_state(self, header: ValueState, entries: MapState) -> None:
         run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(
             header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._cache_state
         )
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        return (to_arrow_backed_frame(batch) for batch in self._batches(int(key[0]), rows))
+    def process(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        return (to_arrow_backed_frame(batch) for batch in self._batches(label, frames))
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
@@ -159,9 +151,6 @@ class MergeProcessor(StatefulProcessor):
                 "state_write_us": (saved - joined) // 1000,
             }
         )
-
-    def close(self) -> None:
-        pass
 
 
 def merge_finite(merger: Merger, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

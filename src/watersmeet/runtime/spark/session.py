@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
+from types import FrameType
 from typing import IO, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # publishes no types
@@ -37,7 +38,6 @@ from watersmeet.runtime.spark.worker_cache import LiveRuns, cached_runs, remove_
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_THRESHOLD = "spark.broadcast.UDFCompressionThreshold"
 
 #: Variable of the environment with the address that Spark's UI listens on.
 _UI_ADDRESS = "SPARK_LOCAL_IP"
@@ -76,10 +76,9 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.daemon.module": "watersmeet.runtime.spark.daemon",
-    # PySpark puts larger functions into broadcast variables. Their files stay in the driver's temporary directory until
-    # the session ends, and a stateful operator cannot load them on the driver (BROADCAST_VARIABLE_NOT_LOADED). Our
-    # functions carry tables.
-    _THRESHOLD: "1g",
+    # PySpark puts larger functions into broadcast variables, whose files stay in the driver's temporary directory until
+    # the session ends. Our functions carry tables.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
     # Workers allocate the same large arrays in every batch. Memory that malloc returns to the system would have to be
     # mapped again, page by page.
     "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
@@ -240,51 +239,61 @@ def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) 
 
 
 def check_session(spark: SparkSession, *, streaming: bool) -> None:
-    """Refuse a session whose state store cannot hold the state of a streaming query."""
-    if streaming and spark.conf.get(_PROVIDER, "") != ROCKSDB:
-        raise InputError(
-            f"a streaming query keeps its state in RocksDB, and this session sets {_PROVIDER} to "
-            f"{spark.conf.get(_PROVIDER, 'nothing')}",
-            hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}"), or use the session of wm.session()',
-        )
+    """Refuse a session whose state store cannot hold the state of a streaming query.
+
+    The error names every setting to change, because the first run of a checkpoint fixes them all.
+    """
+    provider = spark.conf.get(_PROVIDER) or ""
+    if not streaming or provider == ROCKSDB:
+        return
+    changes = {_PROVIDER: ROCKSDB}
+    if _has_too_many_partitions(spark):
+        changes[PARTITIONS] = str(spark.sparkContext.defaultParallelism)
+    calls = "; ".join(f'spark.conf.set("{name}", "{value}")' for name, value in changes.items())
+    raise InputError(
+        f"a streaming query keeps its state in RocksDB, but {_PROVIDER} of this session is "
+        f"{provider.rpartition('.')[2]}",
+        hint=f"before wm.on_spark: {calls}; or use the session of wm.session()",
+    )
 
 
 def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
     """Return the number of shuffle partitions of a query: the session's setting, unless it far exceeds the cores.
 
     A finite query in a local session then uses one partition per core. The state partitions of a streaming query always
-    follow the setting, so a warning names the value to use.
+    follow the setting, so a warning names the value to use, once per session.
     """
     setting, cores = int(spark.conf.get(PARTITIONS) or 200), spark.sparkContext.defaultParallelism
-    if (
-        setting <= MAX_PARTITIONS_PER_CORE * cores
-        or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
-    ):
+    if not _has_too_many_partitions(spark):
         return setting
     if not streaming and is_local(str(spark.sparkContext.master)):
         return cores
     costs = f"every batch opens {setting} state stores" if streaming else f"the query runs as {setting} tasks"
-    warnings.warn(
-        f"{PARTITIONS} is {setting}, but Spark has {cores} {'core' if cores == 1 else 'cores'}, and {costs}: "
-        f"set it to {cores} before the first run",
-        WatersmeetWarning,
-        stacklevel=4,
-    )
+    if is_first_time(spark, f"warn that {costs}"):
+        warnings.warn(
+            f"{PARTITIONS} is {setting}, but Spark has {cores} {'core' if cores == 1 else 'cores'}, and {costs}: "
+            f"set it to {cores} before the first run",
+            WatersmeetWarning,
+            stacklevel=_count_own_frames() + 1,
+        )
     return setting
 
 
-def check_table_size(spark: SparkSession, table_bytes: int) -> None:
-    """Refuse relations that are too large to send with a streaming query.
+def _count_own_frames() -> int:
+    """Return how many calls of this package lie between the caller and this function's caller, that one included."""
+    package, own = str(Path(__file__).parents[2]), 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(package):
+        frame, own = frame.f_back, own + 1
+    return own
 
-    Spark cannot load a stateful step whose function exceeds the broadcast threshold.
-    """
-    threshold = spark.sparkContext._jvm.PythonUtils.getBroadcastThreshold(spark.sparkContext._jsc)  # type: ignore[union-attr]
-    if table_bytes >= threshold:
-        raise InputError(
-            f"the relations of this query have {table_bytes / 1e6:,.1f} MB, and this session sends at most "
-            f"{threshold / 1e6:,.1f} MB with a streaming query",
-            hint=f"start the session with {_THRESHOLD}=1g, or use the session of wm.session()",
-        )
+
+def _has_too_many_partitions(spark: SparkSession) -> bool:
+    """Return whether the shuffle partitions far exceed the cores."""
+    # Dynamic allocation adds cores when they are needed.
+    if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return False
+    return int(spark.conf.get(PARTITIONS) or 200) > MAX_PARTITIONS_PER_CORE * spark.sparkContext.defaultParallelism
 
 
 def is_local(master: str) -> bool:

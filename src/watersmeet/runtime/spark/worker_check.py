@@ -18,13 +18,16 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
 from watersmeet.errors import InputError
+from watersmeet.runtime.spark.python_steps import use_driver_python
+from watersmeet.runtime.spark.session import is_local
+from watersmeet.runtime.spark.ui_names import describe_jobs
 from watersmeet.version import VERSION
 
 #: Maximum number of tasks of the job. One machine often has many cores but one Python.
 MAX_TASKS = 16
 
 _INSTALL = (
-    "install it there (pip install watersmeet), or send an environment along: "
+    'install it there (pip install "watersmeet[spark]"), or send an environment along: '
     "spark-submit --archives watersmeet.tar.gz#environment "
     "--conf spark.pyspark.python=./environment/bin/python; see docs/cluster.md"
 )
@@ -55,7 +58,7 @@ def check_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
     if application not in _checked_workers:
         workers = _describe_workers(context)
         for worker in workers:
-            refuse_worker(worker)
+            refuse_worker(worker, str(context.master))
         _checked_workers.clear()  # forget applications that ended
         _checked_workers[application] = workers
     return _checked_workers[application]
@@ -67,12 +70,12 @@ def local_directories(workers: tuple[WorkerPython, ...]) -> tuple[Path, ...]:
     return tuple(each for each in named if each.is_dir())
 
 
-def refuse_worker(worker: WorkerPython) -> None:
+def refuse_worker(worker: WorkerPython, master: str) -> None:
     """Raise an error for a worker that lacks the package, something it needs, or this version of it."""
     if worker.version is None:
         raise InputError(
             f"the Python of Spark's workers, {worker.executable}, cannot import watersmeet: {worker.problem}",
-            hint=_INSTALL,
+            hint=_choose_remedy(master),
         )
     if worker.version != VERSION:
         raise InputError(
@@ -82,14 +85,21 @@ def refuse_worker(worker: WorkerPython) -> None:
         )
 
 
-def explain_failure(text: str, python: str) -> InputError | None:
+def _choose_remedy(master: str) -> str:
+    """Return what to do about a worker without the package. Workers of a local session can use the driver's Python."""
+    if is_local(master):
+        return f'before Spark starts: os.environ["PYSPARK_PYTHON"] = "{sys.executable}", the Python of this process'
+    return _INSTALL
+
+
+def explain_failure(text: str, python: str, master: str) -> InputError | None:
     """Return the error for a job that failed because of the workers' Python; None for any other failure.
 
     `text` is the message of Spark's error. `python` is the interpreter that the driver requested; it is named if the
     message does not contain the interpreter that ran.
 
     >>> text = "Error from python worker:\\n  /usr/bin/python3: No module named 'watersmeet'"
-    >>> print(explain_failure(text, "python3").message)
+    >>> print(explain_failure(text, "python3", "spark://host:7077").message)
     the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'
     """
     ran = _WORKER_EXECUTABLE.search(text)
@@ -97,7 +107,8 @@ def explain_failure(text: str, python: str) -> InputError | None:
     missing, other = _MISSING.search(text), _VERSION_MISMATCH.search(text)
     if missing is not None:
         return InputError(
-            f"the Python of Spark's workers, {executable}, cannot import watersmeet: {missing[0]}", hint=_INSTALL
+            f"the Python of Spark's workers, {executable}, cannot import watersmeet: {missing[0]}",
+            hint=_choose_remedy(master),
         )
     if other is not None:
         return InputError(
@@ -115,9 +126,10 @@ def explain_failure(text: str, python: str) -> InputError | None:
 def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
     tasks = max(1, min(context.defaultParallelism, MAX_TASKS))
     try:
-        described = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
+        with use_driver_python(context), describe_jobs(context, "check the Python of the workers"):
+            described = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
     except (PySparkException, Py4JJavaError) as error:
-        explained = explain_failure(str(error), str(context.pythonExec))
+        explained = explain_failure(str(error), str(context.pythonExec), str(context.master))
         if explained is None:
             raise
         raise explained from error
@@ -156,5 +168,7 @@ def _describe_python(_: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         importlib.import_module("watersmeet.runtime.spark.processor")  # imports everything that a task needs
         version = importlib.import_module("watersmeet").__version__
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
+        # Our own error about a module that is missing has a message in one sentence.
+        sentence = getattr(error, "message", str(error) if isinstance(error, ImportError) else None)
+        problem = sentence or f"{type(error).__name__}: {error}"
     yield sys.executable, version, problem, os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
