@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.planner.models.profile import SparkCosts
+from watersmeet.runtime.spark import calibration
 from watersmeet.runtime.spark.calibration import RunCost, SparkLoad, calibrate_spark, fit_costs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -29,7 +30,8 @@ def test_the_fit_separates_rows_out_from_batches() -> None:
     )
 
 
-def test_costs_are_measured_on_a_real_session(spark: SparkSession) -> None:
+def test_costs_are_measured_on_a_real_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "LONG_RUN_BATCHES", 2)  # enough to tell a batch from a start
     messages: list[str] = []
     costs = calibrate_spark(messages.append, quick=True, spark=spark)
     assert not costs.assumed

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,8 @@ from watersmeet.cli.spark import SparkJob, run_streaming_query
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.execution_plan import build_execution_plan
 from watersmeet.runtime.spark.spark_errors import translate_errors
+
+from .sessions import open_small_session
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -41,29 +47,69 @@ def follow_files(folder: Path, time: str = "ts") -> dict[str, wm.Stream]:
     return {name: wm.stream(folder / name, time=time, follow=True) for name in ("a", "b")}
 
 
-def run_once(spark: SparkSession, folder: Path, text: str = QUERY, time: str = "ts", **how: Any) -> None:
-    run_available(wm.on_spark(text, follow_files(folder, time), session=spark, **how), folder)
+@dataclass(frozen=True)
+class FirstRun:
+    """A query that has run once over the first files. Every test continues it with a copy of its checkpoint."""
+
+    folder: Path
+
+    def copy_checkpoint(self, folder: Path) -> Path:
+        """Copy the checkpoint and return the folder of the files, which cannot move: Spark remembers their paths."""
+        shutil.copytree(self.folder / "checkpoint", folder / "checkpoint")
+        return self.folder
+
+
+@pytest.fixture(scope="module")
+def first_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., FirstRun]:
+    """Return a function that runs a query once per module, and then adds files for the next batch."""
+
+    @cache
+    def run_first(text: str, buckets: int | None = None) -> FirstRun:
+        folder = tmp_path_factory.mktemp("first")
+        write_files(folder, 0)
+        run_once(open_small_session(), folder, text, buckets=buckets)
+        write_files(folder, 1)
+        return FirstRun(folder)
+
+    return run_first
+
+
+def run_once(
+    spark: SparkSession, folder: Path, text: str = QUERY, time: str = "ts", files: Path | None = None, **how: Any
+) -> None:
+    run_available(wm.on_spark(text, follow_files(files or folder, time), session=spark, **how), folder)
 
 
 @pytest.mark.parametrize("text", [QUERY, TOTALS])
-def test_another_query_is_refused_and_the_difference_is_named(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    write_files(tmp_path, 0)
-    run_once(spark, tmp_path, text)
-    write_files(tmp_path, 1)
+def test_another_query_is_refused_and_the_difference_is_named(
+    spark: SparkSession, tmp_path: Path, first_runs: Callable[..., FirstRun], text: str
+) -> None:
+    files = first_runs(text).copy_checkpoint(tmp_path)
     other = text.replace("1 SECOND]", "2 SECONDS]", 1)
     with (
         pytest.raises(wm.InputError, match=r"belongs to another query: the query was .*1 SECOND.*, and is .*2 SECONDS"),
         translate_errors(),
     ):
-        run_once(spark, tmp_path, other)
+        run_once(spark, tmp_path, other, files=files)
 
 
-def test_another_time_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    write_files(tmp_path, 0)
-    run_once(spark, tmp_path)
-    write_files(tmp_path, 1)
+def test_a_query_with_other_sources_is_refused(
+    spark: SparkSession, tmp_path: Path, first_runs: Callable[..., FirstRun]
+) -> None:
+    files = first_runs(QUERY).copy_checkpoint(tmp_path)
+    with (
+        pytest.raises(wm.InputError, match="belongs to another query: it has 2 sources, and this query has 1"),
+        translate_errors(),
+    ):
+        run_once(spark, tmp_path, TOTALS, files=files)
+
+
+def test_another_time_column_is_refused(
+    spark: SparkSession, tmp_path: Path, first_runs: Callable[..., FirstRun]
+) -> None:
+    files = first_runs(QUERY).copy_checkpoint(tmp_path)
     with pytest.raises(wm.InputError, match='the time of "a" was ts, and is at'), translate_errors():
-        run_once(spark, tmp_path, time="at")
+        run_once(spark, tmp_path, time="at", files=files)
 
 
 def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,24 +122,22 @@ def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path
         run_once(spark, tmp_path)
 
 
-def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    write_files(tmp_path, 0)
-    run_once(spark, tmp_path)
-    write_files(tmp_path, 1)
+def test_another_number_of_buckets_is_refused(
+    spark: SparkSession, tmp_path: Path, first_runs: Callable[..., FirstRun]
+) -> None:
+    files = first_runs(QUERY).copy_checkpoint(tmp_path)
     with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), translate_errors():
-        run_once(spark, tmp_path, buckets=3)
+        run_once(spark, tmp_path, files=files, buckets=3)
 
 
 def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, first_runs: Callable[..., FirstRun]
 ) -> None:
-    write_files(tmp_path, 0)
-    run_once(spark, tmp_path, buckets=4)
-    write_files(tmp_path, 1)
+    files = first_runs(QUERY, buckets=4).copy_checkpoint(tmp_path)
     other = spark.newSession()
     other.conf.set(PARTITIONS, 5)
     with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 5"), translate_errors():
-        run_once(other, tmp_path, buckets=4)
+        run_once(other, tmp_path, files=files, buckets=4)
 
 
 def test_another_plan_continues_with_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
