@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -265,3 +267,28 @@ def test_ended_queries_leave_no_threads(streams: dict[str, wm.Stream]) -> None:
             running.spark_query.processAllAvailable()
         threads.append(threading.active_count())
     assert threads[-1] <= threads[1], threads
+
+
+LOST_JAVA = """
+import os, signal, sys, time
+import watersmeet as wm
+
+spark = wm.session(spark_master="local[1,1]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+rows = spark.readStream.format("rate").load()
+running = wm.start("SELECT value FROM a [RANGE 1 SECOND]", {"a": wm.stream(rows, time="timestamp")}, format="noop")
+os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
+try:
+    running.await_termination()
+except wm.WatersmeetError as error:
+    print(str(error).splitlines()[0])
+print(running.is_active, "failed" in repr(running))
+sys.stdout.flush()
+os._exit(0)  # PySpark cannot end a session whose Java process has ended
+"""
+
+
+def test_the_loss_of_the_java_process_is_one_sentence() -> None:
+    ran = subprocess.run([sys.executable, "-c", LOST_JAVA], capture_output=True, text=True, check=False, timeout=300)
+    message, state = ran.stdout.splitlines()
+    assert message == "the Java process of Spark ended"
+    assert state == "False True"

@@ -77,6 +77,7 @@ class RunningQuery:
         explain_plan: Callable[[Plan], Explanation],
     ) -> None:
         self.spark_query = spark_query
+        self._name = str(spark_query.name)
         self._follower = follower
         self._record = record
         self._decisions = decisions
@@ -86,12 +87,17 @@ class RunningQuery:
     @property
     def name(self) -> str:
         """Name of the query in Spark's UI."""
-        return str(self.spark_query.name)
+        return self._name
 
     @property
     def is_active(self) -> bool:
-        """Whether the query still runs."""
-        return bool(self.spark_query.isActive)
+        """Whether the query still runs. It does not if the Java process of Spark has ended."""
+        from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES
+
+        try:
+            return bool(self.spark_query.isActive)
+        except SPARK_FAILURES:
+            return False
 
     @property
     def progress(self) -> list[BatchMetrics]:
@@ -117,9 +123,12 @@ class RunningQuery:
     @property
     def failure(self) -> WatersmeetError | None:
         """Error that ended the query, or None."""
-        from watersmeet.runtime.spark.spark_errors import summarize_error
+        from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES, summarize_error
 
-        error = self.spark_query.exception()
+        try:
+            error: Exception | None = self.spark_query.exception()
+        except SPARK_FAILURES as lost:
+            error = lost
         return self._follower.failure if error is None else summarize_error(error)
 
     def await_termination(self, timeout: float | None = None) -> bool:

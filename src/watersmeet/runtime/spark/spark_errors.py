@@ -164,7 +164,7 @@ def summarize_spark_errors() -> Iterator[None]:
 
 def summarize_error(error: Exception) -> WatersmeetError:
     """Return our error for an exception of Spark, or else the innermost message of Spark, without a stack trace."""
-    if isinstance(error, Py4JNetworkError | ConnectionError):
+    if _is_connection_lost(error):
         return SparkError(
             "the Java process of Spark ended",
             hint="it may have run out of memory: start a new session with a larger spark.driver.memory",
@@ -177,6 +177,13 @@ def explain_text(text: str) -> WatersmeetError | None:
     """Return our error for the text of an exception of Spark, or None if the failure is unknown."""
     explained = (failure.explain(text) for failure in _KNOWN_FAILURES)
     return find_user_error(text) or next((error for error in explained if error is not None), None)
+
+
+def _is_connection_lost(error: Exception) -> bool:
+    """Return whether the Java process did not answer. Only errors of Java itself have a trace."""
+    return isinstance(error, Py4JNetworkError | ConnectionError) or (
+        type(error) is Py4JError and "Trace:" not in str(error)
+    )
 
 
 def find_user_error(text: str) -> WatersmeetError | None:
