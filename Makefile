@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench readme papers java chromium clean distclean
+.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench readme papers transcripts java chromium clean distclean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ readme: $(READY) ## write the table of measured figures in the README from docs/
 
 papers: kernels ## reproduce the papers' tables and figures and write docs/papers
 	$(BIN)/watersmeet paper all --out docs/papers
+
+transcripts: $(READY) ## run the commands of docs/transcripts and write what they print
+	WATERSMEET_TRANSCRIPTS=write $(BIN)/pytest tests/docs/test_transcripts.py </dev/null
 
 chromium: ## find Chromium for the dashboard tests, or install it if allowed
 	@bash scripts/chromium.sh

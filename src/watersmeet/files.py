@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,16 @@ def read_text_file(path: Path, what: str, *, max_bytes: int = MAX_TEXT_BYTES) ->
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{label} is not UTF-8 text") from error
+
+
+def find_similar_path(path: Path) -> Path | None:
+    """Return the path in the same directory whose name is most similar to that of a missing one; None without one."""
+    try:
+        names = sorted(each.name for each in path.parent.iterdir() if not each.name.startswith("."))
+    except OSError:
+        return None
+    similar = get_close_matches(path.name, names, n=1)
+    return path.parent / similar[0] if similar else None
 
 
 def read_toml_file(path: Path, what: str) -> dict[str, Any]:

@@ -69,6 +69,15 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else _three_digits(value)
 
 
+def pluralize(count: int, noun: str) -> str:
+    """Return a count with its noun in the singular or the plural.
+
+    >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(2, "batch")
+    ('1 row', '2,000 rows', '2 batches')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
 def format_rate(per_s: float, noun: str = "rows") -> str:
     """Format a rate per second.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.progress_lines import remove_progress_lines
 from tests.cli.test_usage_errors import run_failing, stream_options
 
 ANSWERS_ITS_VERSION = """if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi"""
@@ -41,7 +42,7 @@ def run_on_spark(files: Path, home: Path | None, job: str = "") -> str:
         command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment
     )
     assert found.returncode == 1, found.stderr
-    assert found.stderr.startswith("watersmeet: ")
+    assert remove_progress_lines(found.stderr).startswith("watersmeet: ")
     assert "Traceback" not in found.stderr
     assert len(found.stderr) < 900
     return found.stderr

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import watersmeet as wm
+from tests.cli.progress_lines import remove_progress_lines
 from watersmeet.cli import main as cli
 from watersmeet.cli import run as job
 
@@ -110,9 +111,10 @@ def test_version() -> None:
 
 def read_error(result: Any) -> str:
     assert result.exit_code == 1, result.output
-    assert result.stderr.startswith("watersmeet: ")
-    assert "Traceback" not in result.stderr
-    return str(result.stderr)
+    stderr = remove_progress_lines(result.stderr)
+    assert stderr.startswith("watersmeet: ")
+    assert "Traceback" not in stderr
+    return stderr
 
 
 def test_an_error_in_the_query_points_at_its_position(files: Path) -> None:
@@ -195,7 +197,7 @@ def test_late_rows_are_reported(files: Path, monkeypatch: pytest.MonkeyPatch) ->
         job, "collect_rows", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger})
     )
     stderr = invoke("run", files / "query.sql", *_streams(files)).stderr
-    assert stderr == "3 late rows dropped from a, of 10 that arrived\n"
+    assert remove_progress_lines(stderr) == "3 late rows dropped from a, of 10 that arrived\n"
 
 
 def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,18 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.conftest import QUERY
+from tests.cli.progress_lines import remove_progress_lines
 from watersmeet.cli import main as cli
 
 
 def run_failing(*args: object) -> str:
     result: Any = CliRunner().invoke(cli.app, [str(arg) for arg in args])
     assert result.exit_code == 1, result.output
-    assert result.stderr.startswith("watersmeet: ")
+    stderr = remove_progress_lines(result.stderr)
+    assert stderr.startswith("watersmeet: ")
     assert "Traceback" not in result.output
-    assert len(result.stderr) < 900
-    return str(result.stderr)
+    assert len(stderr) < 900
+    return stderr
 
 
 def stream_options(files: Path, **changed: str) -> list[str]:

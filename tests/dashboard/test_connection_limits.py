@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.dashboard.conftest import ServedRun
-from tests.dashboard.test_dashboard_of_a_run import add, growing  # noqa: F401 # `growing` is a fixture
+from tests.dashboard.test_dashboard_of_a_run import add, growing, read_address  # noqa: F401 # `growing` is a fixture
 from watersmeet.dashboard.guard import ConnectionLimits
 from watersmeet.dashboard.serve import DashboardAddress, serve
 
@@ -94,9 +93,7 @@ def test_a_job_goes_on_while_more_connections_come_than_it_may_open_files(growin
         assert job.stdout is not None
         assert job.stderr is not None
         try:
-            found = re.search(r":(\d+)/\?token=(\S+)", job.stderr.readline())
-            assert found is not None
-            address = DashboardAddress(int(found[1]), found[2])
+            address = read_address(job.stderr)
             assert json.loads(job.stdout.readline())["batch"] == 0
             with idle_connections(address.port, MANY):
                 add(growing, 1)

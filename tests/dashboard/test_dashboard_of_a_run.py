@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 from playwright.sync_api import expect
@@ -25,10 +26,18 @@ def start_command(*args: object) -> tuple[subprocess.Popen[str], DashboardAddres
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    stderr = process.stderr.readline()
-    address = re.fullmatch(r"dashboard: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", stderr)
-    assert address is not None, stderr + process.stderr.read()
-    return process, DashboardAddress(int(address[1]), address[2])
+    return process, read_address(process.stderr)
+
+
+def read_address(stderr: IO[str]) -> DashboardAddress:
+    """Read the lines of the command up to the one with the address of its dashboard."""
+    lines = []
+    for line in stderr:
+        address = re.fullmatch(r"dashboard: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", line)
+        if address is not None:
+            return DashboardAddress(int(address[1]), address[2])
+        lines.append(line)
+    raise AssertionError("".join(lines))
 
 
 def interrupt(process: subprocess.Popen[str]) -> str:

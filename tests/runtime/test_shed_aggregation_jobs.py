@@ -6,7 +6,6 @@ Part files hold the estimates, and a restart after any batch changes no row.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli.main import app
-from watersmeet.cli.run import _split_input
+from watersmeet.runtime.embedded.finite_input import read_input_streams, split_input
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
@@ -141,8 +140,8 @@ def test_a_shedding_aggregation_without_every_stays_one_batch_on_the_command_lin
     )
     streams = {name: wm.stream(table, time="ts") for name in "ab"}
     for plan in (PLAN, wm.plan()):
-        rounds: Iterator[Any] = _split_input(wm.run(QUERIES["every batch"], streams, plan=plan))
-        assert len(list(rounds)) == 1
+        run = wm.run(QUERIES["every batch"], streams, plan=plan)
+        assert len(list(split_input(run, read_input_streams(run)))) == 1
 
 
 def test_the_metrics_of_a_batch_count_the_matches_as_state(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import watersmeet as wm
+from tests.cli.progress_lines import remove_progress_lines
 from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.cli import main as cli
 from watersmeet.runtime.spark.spark_errors import summarize_error
@@ -162,4 +163,4 @@ def test_the_command_line_shows_one_sentence_and_no_stack_trace(spark: SparkSess
     assert '1.parquet" cannot be read' in result.stderr
     assert "Traceback" not in result.stderr
     assert "py4j" not in result.stderr
-    assert len(result.stderr.splitlines()) < 5
+    assert len(remove_progress_lines(result.stderr).splitlines()) < 5

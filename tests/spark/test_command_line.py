@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +18,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import watersmeet as wm
+from tests.cli.progress_lines import remove_progress_lines
 from watersmeet.cli import main as cli
+from watersmeet.cli.spark import SparkJob, wait_for_columns
 from watersmeet.runtime.spark.execution import collect_with_ledger
+from watersmeet.runtime.spark.stage_progress import watch_stages
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
@@ -86,6 +94,60 @@ def test_ctrl_c_stops_cleanly(growing: Path) -> None:
     assert "Traceback" not in output
 
 
+def test_follow_waits_for_the_first_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={tmp_path / name},time=ts")]
+    places = ["--checkpoint", str(tmp_path / "ckpt"), "--out", str(tmp_path / "out"), "--log", str(tmp_path / "log")]
+    command = [sys.executable, "-m", "watersmeet", "run", QUERY, *streams, "--engine", "spark", "--follow", "--json"]
+    with subprocess.Popen(
+        [*command, *places], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        header = list(itertools.takewhile(lambda line: not line.startswith("dashboard"), process.stderr))
+        assert header[1:] == [f"  {name}  {tmp_path / name}  no file yet\n" for name in ("a", "b")]
+        while "waiting_for_files" not in (tmp_path / "log").read_text():  # Spark has started
+            time.sleep(0.1)
+        add(tmp_path, 0)
+        assert json.loads(process.stdout.readline())["rows_out"] == 10
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate()
+    assert process.returncode == 130
+    assert "stopped: 10 rows" in stderr
+    events = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert events[:4] == ["waiting_for_files", "run_started", "plan_chosen", "batch_done"]
+
+
+def test_an_empty_directory_is_waited_for_only_with_follow(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    streams = {"a": wm.stream(tmp_path / "a", time="ts", follow=True)}
+    stop = threading.Event()
+    stop.set()
+    waiting = SparkJob(wm.sql(QUERY), streams, tmp_path / "ckpt", None, "parquet", follow=True)
+    assert wait_for_columns(waiting, stop, lambda names: None) == ["a"]
+    with pytest.raises(wm.InputError, match="has no data files") as caught:
+        wait_for_columns(replace(waiting, follow=False), stop, lambda names: None)
+    assert caught.value.hint == "--follow waits for them"
+
+
+def test_running_stages_are_described_from_another_thread(spark: SparkSession) -> None:
+    describe = watch_stages()
+    seen: set[str] = set()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            seen.add(describe())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: time.sleep(2))
+    ended.set()
+    watcher.join()
+    assert any(re.fullmatch(r"running on Spark, stage \d+: \d of 2 tasks done", each) for each in seen), seen
+
+
 def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:
     rows = [json.loads(line) for line in run_command(growing, "--json").splitlines()]
     assert sorted(row["k"] for row in rows) == list(range(10))
@@ -133,7 +195,8 @@ def test_only_our_own_lines_reach_the_terminal(growing: Path) -> None:
     ]
     found = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     where = f"rerun the same command to resume; checkpoint: {growing / 'ckpt'}"
-    assert (found.stdout, found.stderr.splitlines()) == ("", ["all files processed: 10 rows", where])
+    lines = remove_progress_lines(found.stderr).splitlines()
+    assert (found.stdout, lines) == ("", ["all files processed: 10 rows", where])
 
 
 def test_an_aggregation_beyond_its_budget_is_refused_on_both_engines(growing: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from watersmeet.algebra.render import html_table
 from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import PlanError, listing
+from watersmeet.units import format_duration
 
 INDEX_KINDS = ("list", "hash", "btree", "ttree")
 DEFAULT_BUCKETS = 1021
@@ -203,3 +204,30 @@ class Plan:
             drop=tuple(saved.get("drop", {}).items()),
             drop_seed=saved.get("drop_seed", 0),
         )
+
+
+def describe_plan(plan: Plan) -> str:
+    """Return the algorithm and the options that differ from their defaults.
+
+    >>> hashed = (("a", Index("hash", 5)), ("b", Index("list")))
+    >>> describe_plan(Plan("window-join", indexes=hashed, evaluate_us=5_000_000, drop=(("a", 0.25),)))
+    'window-join (a hash(5), b list; every 5 s; sheds 25 % of a)'
+    """
+    details = [
+        ", ".join(f"{alias} {index}" for alias, index in plan.indexes),
+        f"every {format_duration(plan.evaluate_us / 1e6)}" if plan.evaluate_us else "",
+        f"tree {describe_tree(plan.tree)}" if plan.tree is not None else "",
+        f"aggregates {', '.join(plan.early)} early" if plan.early else "",
+        ", ".join(f"sheds {share * 100:.3g} % of {name}" for name, share in plan.drop if share),
+    ]
+    options = "; ".join(detail for detail in details if detail)
+    return f"{plan.algorithm} ({options})" if options else plan.algorithm
+
+
+def describe_tree(tree: Tree) -> str:
+    """Return a tree of joins with a join sign between its inputs.
+
+    >>> describe_tree((("a", "b"), "c"))
+    '((a ⋈ b) ⋈ c)'
+    """
+    return tree if isinstance(tree, str) else f"({describe_tree(tree[0])} ⋈ {describe_tree(tree[1])})"

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 import typer
 
+from watersmeet.cli.escapes import escape_controls
 from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate
 
 INTERRUPTED = 130
@@ -63,8 +64,6 @@ def _show_warning(
 
 
 def _print_error(message: str) -> None:
-    from watersmeet.cli.terminal import escape_controls  # it loads Arrow, which a command that succeeds may not need
-
     typer.echo("watersmeet: " + "\n".join(escape_controls(line) for line in message.split("\n")), err=True)
 
 

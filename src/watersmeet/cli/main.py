@@ -22,7 +22,6 @@ import watersmeet as wm
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
 from watersmeet.cli.lab import add_lab_commands
 from watersmeet.errors import InputError
-from watersmeet.files import read_text_file
 
 if TYPE_CHECKING:
     from watersmeet.cli.declare import ReadMode
@@ -44,10 +43,9 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
-QueryFile = Annotated[Path, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)]
-MaybeQueryFile = Annotated[
-    Path | None, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)
-]
+_QUERY = typer.Argument(metavar="QUERY", help="File with the query, or the query itself in quotes.", show_default=False)
+QueryArgument = Annotated[str, _QUERY]
+MaybeQueryArgument = Annotated[str | None, _QUERY]
 Out = Annotated[
     str | None,
     typer.Option(
@@ -79,7 +77,7 @@ Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME
 
 @app.command()
 def run(  # noqa: PLR0913, PLR0917 - one parameter per option
-    query: MaybeQueryFile = None,
+    query: MaybeQueryArgument = None,
     stream: Streams = None,
     relation: Relations = None,
     out: Out = None,
@@ -103,6 +101,13 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     as_json: Annotated[
         bool, typer.Option("--json", help="Print rows as JSON lines; with --out, print metrics.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print rows and errors only.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the plan, changes of the plan, and a line per batch.")
+    ] = False,
+    log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append the events of the run to a file, as JSON lines.")
+    ] = None,
     shed: Annotated[
         bool, typer.Option("--shed", help="If the query cannot keep up, drop the rows that cost the least output.")
     ] = False,
@@ -112,28 +117,37 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Run a query over files, once or continuously, and print or write its rows."""
     from watersmeet.cli.declare import declare_sources
+    from watersmeet.cli.event_log import write_events
     from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
-    from watersmeet.cli.run import RunOptions
-    from watersmeet.cli.run import run_query as run_job
+    from watersmeet.cli.query_argument import QueryText, read_query
+    from watersmeet.cli.reporter import open_reporter
+    from watersmeet.cli.run import RunOptions, run_query
     from watersmeet.cli.spark import make_spark_reader
 
-    with exit_on_error():
+    with exit_on_error(), write_events(verbose=verbose, log=log):
         job = read_job_file(config) if config is not None else JobFile()
         if query is None and job.query is None and job.sql is None:
-            raise typer.BadParameter("name the query file, or a --config with a query")
+            raise typer.BadParameter("name the query file, write the query itself, or name a --config with a query")
+        if quiet and verbose:
+            raise typer.BadParameter("--quiet and --verbose exclude each other")
+        if query is None and job.sql is not None:
+            text = QueryText(str(config), job.sql)
+        else:
+            text = read_query(query or str(job.query))
         on_spark = _choose_engine(engine, job.engine) is EngineName.SPARK
         is_incremental = follow or job.follow or checkpoint is not None or job.checkpoint is not None
-        run_job(
-            RunOptions(
-                query=wm.sql(_read_query(query) if query is not None else job.sql or _read_query(Path(str(job.query)))),
-                title=(query or Path(job.query or str(config))).name,
-                sources=declare_sources(
-                    stream or [],
-                    relation or [],
-                    job,
-                    reading=_choose_read_mode(is_incremental=is_incremental, on_spark=on_spark),
-                    spark=make_spark_reader(job.spark) if on_spark else None,
-                ),
+        with open_reporter(text.title, follow=follow or job.follow, quiet=quiet) as reporter:
+            sources = declare_sources(
+                stream or [],
+                relation or [],
+                job,
+                reading=_choose_read_mode(is_incremental=is_incremental, on_spark=on_spark),
+                spark=make_spark_reader(job.spark, reporter) if on_spark else None,
+            )
+            options = RunOptions(
+                query=wm.sql(text.text),
+                title=text.title,
+                sources=sources,
                 out=out or job.out or "memory",
                 format=format_ or job.format,
                 limit=limit,
@@ -144,14 +158,15 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 on_spark=on_spark,
                 spark=job.spark,
                 as_json=as_json,
+                quiet=quiet,
                 ui_port=port if ui else None,
             )
-        )
+            run_query(options, reporter)
 
 
 @app.command()
 def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
-    query: QueryFile,
+    query: QueryArgument,
     stream: Streams = None,
     relation: Relations = None,
     stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics, instead of data.")] = None,
@@ -167,17 +182,19 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Show the plan, its predicted cost and the plans that lost, without running the query."""
     from watersmeet.cli.declare import declare_sources
     from watersmeet.cli.jobfile import parse_budget
+    from watersmeet.cli.query_argument import read_query
     from watersmeet.cli.terminal import make_console
     from watersmeet.stats.stream_stats import read_stats
 
     with exit_on_error():
+        text = read_query(query).text
         known = read_stats(stats) if stats is not None else {}
         sources = declare_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
         budget = parse_budget(processors, headroom, memory)
         with make_console(stderr=True).status("planning"):
             explanation = wm.explain(
-                _read_query(query),
+                text,
                 {**known, **sources},
                 stats=declared,
                 budget=budget,
@@ -235,8 +252,12 @@ def calibrate(
 @app.command()
 def ui(
     query: Annotated[
-        Path | None,
-        typer.Argument(metavar="QUERY.SQL", help="File with the query. Default: an example.", show_default=False),
+        str | None,
+        typer.Argument(
+            metavar="QUERY",
+            help="File with the query, or the query itself in quotes. Default: an example.",
+            show_default=False,
+        ),
     ] = None,
     stream: Streams = None,
     relation: Relations = None,
@@ -246,6 +267,7 @@ def ui(
     """Open the dashboard of a query: its plan, the plans that lost, and what-if questions about rates and windows."""
     with exit_on_error():
         from watersmeet.cli.declare import declare_sources
+        from watersmeet.cli.query_argument import read_query
         from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
         from watersmeet.stats.stream_stats import read_stats
 
@@ -254,11 +276,12 @@ def ui(
                 build_dashboard("example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port
             )
             return
+        text = read_query(query)
         known = read_stats(stats) if stats is not None else {}
         sources = declare_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
         serve_until_interrupted(
-            build_dashboard(query.name, wm.sql(_read_query(query)), {**known, **sources}, stats=declared), port
+            build_dashboard(text.title, wm.sql(text.text), {**known, **sources}, stats=declared), port
         )
 
 
@@ -314,10 +337,6 @@ def _choose_read_mode(*, is_incremental: bool, on_spark: bool) -> ReadMode:
     if not is_incremental:
         return ReadMode.WHOLE
     return ReadMode.ON_SPARK if on_spark else ReadMode.FILE_BY_FILE
-
-
-def _read_query(path: Path) -> str:
-    return read_text_file(path, "query file")
 
 
 add_lab_commands(app)

@@ -10,7 +10,8 @@ import typer
 
 from watersmeet.checkpoint.repair import Finding, find_problems
 from watersmeet.checkpoint.store import lock_checkpoint
-from watersmeet.cli.terminal import escape_controls, make_console
+from watersmeet.cli.escapes import escape_controls
+from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError
 
 

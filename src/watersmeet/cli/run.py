@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,30 +21,32 @@ import typer
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli import spark
+from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.exit import StoppedByUser, stop_on_signals
+from watersmeet.cli.reporter import RunReporter
 from watersmeet.cli.terminal import (
     LATE_SENTENCE,
     SHED_SENTENCE,
-    LiveView,
     describe_dropped_rows,
     describe_late_rows,
     describe_row_count,
     describe_shed_rows,
-    escape_controls,
     make_console,
-    pluralize,
     render_rows,
-    show_live,
 )
 from watersmeet.errors import InputError
 from watersmeet.extras import DASHBOARD, require_extra
 from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
-from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
+from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.sinks.result_files import FORMATS, PartFileSink, check_output_path, format_json_line, write_table
-from watersmeet.sources.declarations import Relation, Stream, split_tables_by_time
+from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.feeds import PathFeed, make_feed
+from watersmeet.sources.files import is_directory, list_data_files
+from watersmeet.sql.binder import refuse_undeclared_sources
+from watersmeet.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
     from watersmeet.dashboard.live import LiveRun
@@ -68,6 +71,7 @@ class RunOptions:
     on_spark: bool = False
     spark: Mapping[str, str] = field(default_factory=dict)
     as_json: bool = False
+    quiet: bool = False
     ui_port: int | None = None
 
     def __post_init__(self) -> None:
@@ -96,18 +100,42 @@ class RunOptions:
         return self.follow or self.checkpoint is not None
 
 
-def run_query(job: RunOptions) -> None:
+def run_query(job: RunOptions, reporter: RunReporter) -> None:
     """Run the query and report the result; raise `StoppedByUser` if Ctrl-C stopped it."""
+    refuse_undeclared_sources(job.query, job.sources)
+    if job.follow and job.on_spark:
+        _announce_followed_streams(job, reporter)
     # Spark installs its own Ctrl-C handler when it starts, so it must start before we install ours.
     with (
-        spark.quiet_spark(job.spark) if job.on_spark else nullcontext(),
+        spark.quiet_spark(job.spark, reporter) if job.on_spark else nullcontext(),
         stop_on_signals() as stop,
         DashboardSession(job, stop) as dashboard,
     ):
+        if job.follow and not job.on_spark:
+            _announce_followed_streams(job, reporter)
         if job.is_incremental:
-            _run_incrementally(job, dashboard, stop)
+            _run_incrementally(job, reporter, dashboard, stop)
         else:
-            _run_to_end(job, dashboard, stop)
+            _run_to_end(job, reporter, dashboard, stop)
+
+
+def _announce_followed_streams(job: RunOptions, reporter: RunReporter) -> None:
+    """Say what a run without an end waits for, where its dashboard is, and how to stop it."""
+    reporter.say(f"{job.title} joins new files as they appear:")
+    for name, source in job.sources.items():
+        if isinstance(source, Stream):
+            reporter.say(f"  {name}  {_describe_input(source)}")
+    dashboard = "opens when every stream has a file" if job.ui_port is not None else "add --ui to open it"
+    reporter.say(f"dashboard: {dashboard}")
+    reporter.say("Ctrl-C finishes the current batch and stops.")
+
+
+def _describe_input(source: Stream) -> str:
+    """Return where the rows of a stream come from, and the number of files that are there already."""
+    if not isinstance(source.feed, FileSource | PathFeed):
+        return "read by Spark"
+    files = list_data_files(source.feed.path) if is_directory(source.feed.path) else [source.feed.path]
+    return f"{source.feed.path}  {pluralize(len(files), 'file') if files else 'no file yet'}"
 
 
 class DashboardSession:
@@ -161,98 +189,105 @@ def _with_planning_sample(source: Stream | Relation) -> Stream | Relation:
 # --- finite input
 
 
-def _run_to_end(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
-    rows = collect_rows(job, dashboard, stop)
-    screen = make_console()
+def _run_to_end(job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, stop: threading.Event) -> None:
+    rows = collect_rows(job, reporter, dashboard, stop)
     if job.out not in (CONSOLE, MEMORY):
+        reporter.enter_phase(f"writing {job.out}")
         write_table(rows, Path(job.out))
-        if job.as_json:
-            ledger = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
-            typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
-        else:
-            screen.print(
-                f"{pluralize(rows.num_rows, 'row')} written to {escape_controls(job.out)}",
-                markup=False,
-                soft_wrap=True,
-            )
+    reporter.close()
+    if job.out in (CONSOLE, MEMORY):
+        _print_rows(job, rows)
     elif job.as_json:
-        _print_json_lines(rows)
-    else:
-        screen.print(render_rows(rows, job.limit))
-        screen.print(describe_row_count(rows, job.limit), style="dim")
+        ledger = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
+        typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
+    elif not job.quiet:
+        written = f"{pluralize(rows.num_rows, 'row')} written to {escape_controls(job.out)}"
+        make_console().print(written, markup=False, soft_wrap=True)
     for sentence in (*describe_late_rows(rows), *describe_shed_rows(rows)):
-        make_console(stderr=True).print(sentence, markup=False)
+        reporter.say(sentence)
 
 
-def collect_rows(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> pa.Table:
+def _print_rows(job: RunOptions, rows: pa.Table) -> None:
+    if job.as_json:
+        _print_json_lines(rows)
+        return
+    make_console().print(render_rows(rows, job.limit))
+    if not job.quiet:
+        make_console().print(describe_row_count(rows, job.limit), style="dim")
+
+
+def collect_rows(
+    job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, stop: threading.Event
+) -> pa.Table:
     """Return all rows of a finite run. A large input is processed in pieces."""
     if job.on_spark:
         dashboard.open(job.sources)
-        with make_console(stderr=True).status("running on Spark"):
-            return spark.collect_on_spark(job.query, job.sources, _choose_plan(job))
+        reporter.enter_phase("planning")
+        plan = _choose_plan(job)
+        reporter.enter_phase(spark.watch_stages())
+        return spark.collect_on_spark(job.query, job.sources, plan)
+    _read_sources(job, reporter)
+    reporter.enter_phase("planning")
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
     dashboard.open(started.sources)
+    tables = read_input_streams(started)
+    rows = sum(table.num_rows for table in tables.values())
+    reporter.expect_rows(rows)
+    reporter.enter_phase(f"joining {pluralize(rows, 'row')}")
     results: list[pa.RecordBatch] = []
-    with _observe_batches(job, dashboard) as observe:
-        for number, (tables, last) in enumerate(_split_input(started)):
-            if stop.is_set():
-                raise StoppedByUser
-            batches, metrics = run_batch_with_metrics(started, number, tables, last=last)
-            results += batches
-            observe(metrics)
+    for batches, metrics in run_in_pieces(started, tables):
+        results += batches
+        _observe_batch(job, reporter, dashboard, metrics)
+        if stop.is_set():
+            raise StoppedByUser
     return started.to_table_with_ledger(results)
 
 
-def _split_input(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
-    """Split the input into pieces and mark the last one.
-
-    If the result depends on where batches end, the whole input is one piece.
-    """
-    streams = {
-        name: source
-        for name, source in started.sources.items()
-        if isinstance(source, Stream) and name in _used_streams(started)
-    }
-    tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
-    started.check_units(tables)
-    waiting: dict[str, pa.Table] | None = None
-    for piece in iter([tables]) if started.evaluates_at_batch_ends else split_tables_by_time(tables, streams):
-        if waiting is not None:
-            yield waiting, False
-        waiting = piece
-    yield waiting or {}, True
-
-
-def _used_streams(started: EmbeddedRun) -> set[str]:
-    return {started.config.inputs[i].name for i in started.config.stream_inputs}
+def _read_sources(job: RunOptions, reporter: RunReporter) -> None:
+    """Read the files of every source; the sources keep their rows."""
+    for name, source in job.sources.items():
+        if isinstance(source.feed, PathFeed):
+            size = sum(file.stat().st_size for file in source.feed.files)
+            reporter.enter_phase(f"reading {name} from {source.feed.path} ({format_bytes(size)})")
+            source.feed.peek()
 
 
 # --- growing input
 
 
-def _run_incrementally(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
+def _run_incrementally(
+    job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, stop: threading.Event
+) -> None:
     if job.on_spark:
-        _run_incrementally_on_spark(job, dashboard, stop)
+        _run_incrementally_on_spark(job, reporter, dashboard, stop)
     else:
-        _run_incrementally_embedded(job, dashboard, stop)
+        _run_incrementally_embedded(job, reporter, dashboard, stop)
     if stop.is_set():
         raise StoppedByUser
 
 
-def _run_incrementally_on_spark(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
+def _run_incrementally_on_spark(
+    job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, stop: threading.Event
+) -> None:
     out = None if job.out in (CONSOLE, MEMORY) else _check_output_directory(job)
     assert job.checkpoint is not None, "RunOptions refuses an incremental run on Spark without a checkpoint"
     on_spark = spark.SparkJob(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
+    missing = spark.wait_for_columns(on_spark, stop, partial(_report_missing_files, reporter))
+    if missing:
+        _report_stop_before_first_file(reporter, missing)
+        return
     dashboard.open(job.sources)
-    with _observe_batches(job, dashboard) as observe:
-        rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).write_batch)
-    make_console(stderr=True).print(
-        f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'row')}", markup=False
-    )
-    _print_resume_hint(job)
+    reporter.enter_phase(spark.watch_stages())
+    observe = partial(_observe_batch, job, reporter, dashboard)
+    rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).write_batch)
+    reporter.close()
+    reporter.say(f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'row')}")
+    _report_how_to_resume(job, reporter)
 
 
-def _run_incrementally_embedded(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
+def _run_incrementally_embedded(
+    job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, stop: threading.Event
+) -> None:
     incremental = IncrementalJob(
         query=job.query,
         sources=job.sources,
@@ -262,9 +297,32 @@ def _run_incrementally_embedded(job: RunOptions, dashboard: DashboardSession, st
         out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
         choose_plan=lambda: _choose_plan(job),
     )
-    with _observe_batches(job, dashboard) as observe:
-        progress = run_incremental(incremental, stop, observe, lambda run: dashboard.open(run.sources))
-    _print_summary(job, progress, stopped=stop.is_set())
+
+    def open_dashboard(run: EmbeddedRun) -> None:
+        dashboard.open(run.sources)
+        reporter.enter_phase("joining the first files")
+
+    progress = run_incremental(
+        incremental,
+        stop,
+        partial(_observe_batch, job, reporter, dashboard),
+        open_dashboard,
+        partial(_report_missing_files, reporter),
+    )
+    reporter.close()
+    if progress.run is None:
+        _report_stop_before_first_file(reporter, progress.waiting_for)
+    else:
+        _report_end(job, reporter, progress.run, progress, stopped=stop.is_set())
+
+
+def _report_missing_files(reporter: RunReporter, names: list[str]) -> None:
+    reporter.enter_phase(f"waiting for the first file of {', '.join(names)}")
+
+
+def _report_stop_before_first_file(reporter: RunReporter, names: list[str]) -> None:
+    reporter.close()
+    reporter.say(f"stopped while waiting for the first file of {', '.join(names)}")
 
 
 def _choose_plan(job: RunOptions) -> wm.Plan | None:
@@ -309,47 +367,33 @@ class _ConsoleSink:
         self.shown += min(left, rows.num_rows)
 
 
-def _print_summary(job: RunOptions, progress: JobProgress, *, stopped: bool) -> None:
-    screen = make_console(stderr=True)
-    if progress.run is None:
-        screen.print(
-            f"stopped while waiting for the first file of {escape_controls(', '.join(progress.waiting_for))}",
-            markup=False,
-        )
-        return
+def _report_end(
+    job: RunOptions, reporter: RunReporter, run: EmbeddedRun, progress: JobProgress, *, stopped: bool
+) -> None:
     after = "" if progress.resumed_after is None else f", resumed after batch {progress.resumed_after}"
     end = "stopped" if stopped else "all files processed"
-    screen.print(
-        f"{end}: {pluralize(progress.rows_out, 'row')} in {pluralize(progress.batches, 'batch')}{after}", markup=False
-    )
-    _print_resume_hint(job)
-    for name, entry in progress.run.ledger.items():
+    reporter.say(f"{end}: {pluralize(progress.rows_out, 'row')} in {pluralize(progress.batches, 'batch')}{after}")
+    _report_how_to_resume(job, reporter)
+    for name, entry in run.ledger.items():
         if entry.late:
-            screen.print(describe_dropped_rows(LATE_SENTENCE, name, entry.late, entry.arrived), markup=False)
+            reporter.say(describe_dropped_rows(LATE_SENTENCE, name, entry.late, entry.arrived))
         if entry.shed:
-            screen.print(describe_dropped_rows(SHED_SENTENCE, name, entry.shed, entry.arrived), markup=False)
+            reporter.say(describe_dropped_rows(SHED_SENTENCE, name, entry.shed, entry.arrived))
 
 
-def _print_resume_hint(job: RunOptions) -> None:
+def _report_how_to_resume(job: RunOptions, reporter: RunReporter) -> None:
     if job.checkpoint is not None:
-        words = f"rerun the same command to resume; checkpoint: {escape_controls(str(job.checkpoint))}"
-        make_console(stderr=True).print(words, markup=False, soft_wrap=True)
+        reporter.say(f"rerun the same command to resume; checkpoint: {job.checkpoint}")
 
 
 # --- output
 
 
-@contextmanager
-def _observe_batches(job: RunOptions, dashboard: DashboardSession) -> Iterator[Callable[[BatchMetrics], None]]:
-    with show_live(make_console(stderr=True), LiveView(job.title)) as show:
-
-        def observe(metrics: BatchMetrics) -> None:
-            show(metrics)
-            dashboard.observe(metrics)
-            if job.as_json and job.out not in (CONSOLE, MEMORY) and job.is_incremental:
-                typer.echo(json.dumps(metrics.to_dict()))
-
-        yield observe
+def _observe_batch(job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, metrics: BatchMetrics) -> None:
+    reporter.observe(metrics)
+    dashboard.observe(metrics)
+    if job.as_json and job.out not in (CONSOLE, MEMORY) and job.is_incremental:
+        typer.echo(json.dumps(metrics.to_dict()))
 
 
 def _print_json_lines(rows: pa.Table) -> None:

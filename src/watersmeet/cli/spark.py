@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,11 +15,14 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.checkpoint.owner import check_output_owner, claim_output, is_new_spark_checkpoint, read_spark_owner
 from watersmeet.checkpoint.store import lock_checkpoint
+from watersmeet.cli.reporter import RunReporter
 from watersmeet.cli.terminal import make_console
 from watersmeet.extras import SPARK, find_missing_module, require_extra
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.embedded.run import Sources
+from watersmeet.runtime.first_files import refuse_empty_sources, wait_for_first_files
 from watersmeet.runtime.java import check_java, find_java_problem
+from watersmeet.sources.feeds import PathFeed
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,11 @@ def find_spark_problem() -> str | None:
     return find_missing_module(SPARK) or find_java_problem()
 
 
-def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+def make_spark_reader(settings: Mapping[str, Any], reporter: RunReporter) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that reads streams in Spark's own formats. Its first call starts the session."""
 
     def read(stream: Mapping[str, Any]) -> Any:
-        with quiet_spark(settings):
+        with quiet_spark(settings, reporter):
             from watersmeet.runtime.spark.formats import FormatSource
 
             source = FormatSource(stream["format"], stream["options"], stream["schema"], stream.get("value"))
@@ -53,7 +56,7 @@ def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any
 
 
 @contextmanager
-def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
+def quiet_spark(settings: Mapping[str, Any], reporter: RunReporter | None = None) -> Iterator[None]:
     """Start a session whose log goes to a file, so that it does not mix with our output.
 
     If Spark fails, the error names the file. Otherwise the file is deleted. A session that is already active keeps its
@@ -64,9 +67,11 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     from watersmeet.runtime.spark.session import start_writing_to
     from watersmeet.runtime.spark.spark_errors import SparkError, summarize_spark_errors
 
+    if reporter is not None:
+        reporter.enter_phase("starting Spark")
     with (
         NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log,
-        make_console(stderr=True).status("starting Spark"),
+        make_console(stderr=True).status("starting Spark") if reporter is None else nullcontext(),
     ):
         started = start_writing_to(log, settings)
     failed = False
@@ -88,6 +93,21 @@ def collect_on_spark(query: wm.Query, sources: Sources, plan: wm.Plan | None) ->
     from watersmeet.runtime.spark.execution import collect_with_ledger
 
     return collect_with_ledger(query, sources, plan)
+
+
+def watch_stages() -> Callable[[], str]:
+    """Return a function that describes the stages that Spark runs at the moment of the call."""
+    from watersmeet.runtime.spark.stage_progress import watch_stages as watch
+
+    return watch()
+
+
+def wait_for_columns(job: SparkJob, stop: threading.Event, on_wait: Callable[[list[str]], None]) -> list[str]:
+    """Wait until every directory has a file that shows its columns; return the names of the streams without one."""
+    directories = {name: source.feed for name, source in job.sources.items() if isinstance(source.feed, PathFeed)}
+    if not job.follow:
+        refuse_empty_sources(directories)
+    return wait_for_first_files(directories, stop, on_wait)
 
 
 def run_streaming_query(

@@ -11,8 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.algebra.plan import Plan
-from watersmeet.dashboard.view import describe_plan
+from watersmeet.algebra.plan import Plan, describe_plan
 from watersmeet.metrics.batch import BatchMetrics
 
 #: Batches kept for the charts; totals count all of them.

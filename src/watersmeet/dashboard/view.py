@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.algebra.plan import Plan, Tree
+from watersmeet.algebra.plan import describe_plan
 from watersmeet.planner.explain import Explanation, describe_profile
-from watersmeet.units import format_count, format_duration, format_rate
+from watersmeet.units import format_count, format_rate
 
 #: Plans that lost in the list; the rest are only counted.
 MAX_LOSING_PLANS = 12
@@ -84,33 +84,6 @@ def _list_losing_plans(explanation: Explanation) -> list[dict[str, Any]]:
         }
         for each in explanation.others[:MAX_LOSING_PLANS]
     ]
-
-
-def describe_plan(plan: Plan) -> str:
-    """Return the algorithm and the options that differ from their defaults.
-
-    >>> from watersmeet.api import plan
-    >>> describe_plan(plan("window-join", indexes={"a": "hash(5)", "b": "list"}, evaluate="5 s", drop={"a": 0.25}))
-    'window-join (a hash(5), b list; every 5 s; sheds 25 % of a)'
-    """
-    details = [
-        ", ".join(f"{alias} {index}" for alias, index in plan.indexes),
-        f"every {format_duration(plan.evaluate_us / 1e6)}" if plan.evaluate_us else "",
-        f"tree {describe_tree(plan.tree)}" if plan.tree is not None else "",
-        f"aggregates {', '.join(plan.early)} early" if plan.early else "",
-        ", ".join(f"sheds {share * 100:.3g} % of {name}" for name, share in plan.drop if share),
-    ]
-    options = "; ".join(detail for detail in details if detail)
-    return f"{plan.algorithm} ({options})" if options else plan.algorithm
-
-
-def describe_tree(tree: Tree) -> str:
-    """Return the tree with a join sign between its inputs.
-
-    >>> describe_tree((("a", "b"), "c"))
-    '((a ⋈ b) ⋈ c)'
-    """
-    return tree if isinstance(tree, str) else f"({describe_tree(tree[0])} ⋈ {describe_tree(tree[1])})"
 
 
 #: Operators on the card of an input, by name and by prefix.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.sources.files import data_files, is_directory, read_files
+from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files, refuse_missing
 from watersmeet.sources.schemas import (
     apply_schema,
     describe_schema_difference,
@@ -103,14 +103,15 @@ class PathFeed:
     """File, or a directory of files, as one batch.
 
     The constructor checks that the path exists; the content is read on first use. A followed directory never ends, so
-    only the Spark host runs it; its columns are those of its first file.
+    only the Spark host runs it. Its columns are those of its first file, which may appear later.
     """
 
     def __init__(self, path: Path, time: str | None, following: FollowOptions | None = None) -> None:
         if following is not None and not is_directory(path) and path.exists():
             raise InputError(f'"{path}" is a file; only a directory can be followed')
+        refuse_missing(path)
         self.path = path
-        self.files = data_files(path)
+        self.files = data_files(path) if following is None else list_data_files(path)
         self.time = time
         self.follow = following
         self._table: pa.Table | None = None
@@ -120,11 +121,23 @@ class PathFeed:
         return f"{kind} {str(self.path)!r}"
 
     @property
+    def is_ready(self) -> bool:
+        """Whether there is a file that shows the columns. A followed directory is listed again if it had none."""
+        if not self.files:
+            self.files = list_data_files(self.path)
+        return bool(self.files)
+
+    @property
     def schema(self) -> pa.Schema:
         return self.peek().schema
 
     def peek(self) -> pa.Table:
         """Return the rows to plan by: all rows, or those of the first file of a followed directory."""
+        if not self.is_ready:
+            raise InputError(
+                f'directory "{self.path}" has no data files yet, so its columns are unknown',
+                hint="start the query when its first file has arrived",
+            )
         return self._read(self.files[:1] if self.follow is not None else self.files)
 
     def batches(self) -> Iterator[pa.Table]:

@@ -23,6 +23,7 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError, abbreviate, listing
+from watersmeet.files import find_similar_path
 from watersmeet.sources.schemas import describe_schema_difference, normalize_table, refuse_duplicate_columns
 from watersmeet.sources.times import parse_time_column
 
@@ -76,7 +77,9 @@ def refuse_missing(path: Path, hint: str | None = None) -> None:
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f'there is no file or directory "{path}"', hint=hint) from None
+            similar = find_similar_path(path)
+            suggestion = None if similar is None else f"did you mean {abbreviate(str(similar), 200)}?"
+            raise InputError(f'there is no file or directory "{path}"', hint=suggestion or hint) from None
 
 
 @contextmanager

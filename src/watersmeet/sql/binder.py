@@ -8,7 +8,7 @@ the sources, as its name. Where two names clash, columns without an alias get th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +41,7 @@ from watersmeet.errors import InternalError, QueryError, Span
 from watersmeet.sql.coercion import check_cast, coerce_to_common_type, convert_to
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.grouping import check_aggregation, check_group_keys
-from watersmeet.sql.scope import Scope, resolve_sources
+from watersmeet.sql.scope import Scope, match_declared, resolve_sources
 from watersmeet.sql.spans import attach_text
 from watersmeet.sql.type_inference import build_typed_arithmetic, resolve_aggregate_signature
 from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
@@ -63,6 +63,16 @@ def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
     """
     try:
         return _bind_query(query, schemas)
+    except QueryError as error:
+        attach_text(error, query.text)
+        raise
+
+
+def refuse_undeclared_sources(query: Query, declared: Collection[str]) -> None:
+    """Refuse a query over a source that is not declared. Its columns need not be known yet."""
+    try:
+        for source in query.sources:
+            match_declared(source, declared)
     except QueryError as error:
         attach_text(error, query.text)
         raise

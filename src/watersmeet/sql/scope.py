@@ -5,7 +5,7 @@ A name matches as written, or else regardless of case if only one name does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -126,7 +126,7 @@ def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[
     sources: list[Source] = []
     bound: list[BoundSource] = []
     for source in query.sources:
-        name = _match_declared(source, schemas)
+        name = match_declared(source, schemas)
         window = _resolve_window(source, schemas[name])
         sources.append(replace(source, name=name, window=window))
         with errors_at(source.span):
@@ -135,14 +135,15 @@ def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[
     return replace(query, sources=tuple(sources)), tuple(bound)
 
 
-def _match_declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
-    found = match_names(source.name, schemas)
+def match_declared(source: Source, declared: Collection[str]) -> str:
+    """Return the declared name of a source; refuse a source that is not declared."""
+    found = match_names(source.name, declared)
     if len(found) == 1:
         return found[0]
     problem = (
         f'"{source.name}" could be {" or ".join(found)}' if found else f'there is no stream or relation "{source.name}"'
     )
-    raise QueryError(problem, span=source.span, hint=f"declared: {listing(list(schemas))}")
+    raise QueryError(problem, span=source.span, hint=f"declared: {listing(list(declared))}")
 
 
 def _resolve_window(source: Source, schema: SourceSchema) -> Window | None:

@@ -38,11 +38,19 @@ from watersmeet.cli.demo.replay import (
     write_punctuality_query,
 )
 from watersmeet.cli.spark import quiet_spark
-from watersmeet.cli.terminal import pluralize, render_rows
+from watersmeet.cli.terminal import render_rows
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation, describe_profile
 from watersmeet.planner.plan_cost import CostedPlan
-from watersmeet.units import format_bytes, format_cores, format_count, format_duration, format_percent, format_rate
+from watersmeet.units import (
+    format_bytes,
+    format_cores,
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+    pluralize,
+)
 
 #: The overload replays the year faster by the first of these factors that is too much for one core.
 OVERLOAD_FACTORS = (2, 4, 5, 10, 20)

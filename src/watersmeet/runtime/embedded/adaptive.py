@@ -13,6 +13,7 @@ References: Golab, Özsu, section 4.3, heuristic 8: re-order when rates change p
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
+from watersmeet.metrics.events import log_event
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.explain import Explanation
@@ -181,6 +183,7 @@ class AdaptivePlanner:
             return None
         decision = self._make_decision(reason, signals)
         self.decisions.append(decision)
+        _log_decision(decision)
         self.planned_rows, self.plan = self._seen_rows, decision.plan
         # The work per row depends on the plan, so a new plan has no baseline for it yet.
         self._baseline = replace(signals, work_per_row=0.0) if decision.changed else signals
@@ -276,6 +279,11 @@ class AdaptivePlanner:
             rates=rates,
             policy=self.policy,
         )
+
+
+def _log_decision(decision: Decision) -> None:
+    level, event = (logging.INFO, "plan_changed") if decision.changed else (logging.DEBUG, "plan_considered")
+    log_event(level, event, str(decision), **decision.to_dict())
 
 
 def _pick_target_plan(explanation: Explanation) -> CostedPlan:

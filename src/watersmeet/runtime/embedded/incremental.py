@@ -7,6 +7,7 @@ it holds no code.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 import threading
 import uuid
@@ -28,14 +29,15 @@ from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_o
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import Observer
+from watersmeet.metrics.events import log_event, log_run_ended
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, run_batch_with_metrics
+from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
 from watersmeet.sinks.result_files import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
+from watersmeet.units import format_bytes
 
-#: Interval between two listings of a directory that has no new files.
-POLL_S = 0.25
 _MAGIC = b"WMR1"
 
 
@@ -83,14 +85,18 @@ def run_incremental(
     stop: threading.Event,
     observe: Observer,
     on_start: Callable[[EmbeddedRun], None] = lambda run: None,
+    on_wait: Callable[[list[str]], None] = lambda names: None,
 ) -> JobProgress:
     """Run until `stop` is set or, without `follow`, until all files are read.
 
-    The batch in progress is always finished and committed. `on_start` is called once, before the first batch.
+    The batch in progress is always finished and committed. `on_start` is called once, before the first batch. `on_wait`
+    is called with the names of streams that have no file yet.
     """
     checkpoint = Checkpoint(job.checkpoint, _identify_run(job)) if job.checkpoint is not None else None
     try:
-        return _run_batches(job, checkpoint, stop, observe, on_start)
+        progress = _run_batches(job, checkpoint, stop, observe, on_start, on_wait)
+        log_run_ended(progress.rows_out, progress.run.ledger_dict() if progress.run is not None else {})
+        return progress
     finally:
         if checkpoint is not None:
             checkpoint.close()
@@ -102,11 +108,13 @@ def _run_batches(
     stop: threading.Event,
     observe: Observer,
     on_start: Callable[[EmbeddedRun], None],
+    on_wait: Callable[[list[str]], None],
 ) -> JobProgress:
     progress = JobProgress()
     owner = checkpoint.owner if checkpoint is not None else OutputOwner(uuid.uuid4().hex, None)
     _check_output(job, checkpoint, owner)
-    if not _wait_for_schemas(job, checkpoint, stop, progress):
+    progress.waiting_for = _wait_for_schemas(job, checkpoint, stop, on_wait)
+    if progress.waiting_for:
         return progress
     plan = _load_or_choose_plan(job, checkpoint)
     if job.out is not None:
@@ -145,25 +153,19 @@ def _check_output(job: IncrementalJob, checkpoint: Checkpoint | None, owner: Out
 
 
 def _wait_for_schemas(
-    job: IncrementalJob, checkpoint: Checkpoint | None, stop: threading.Event, progress: JobProgress
-) -> bool:
-    """Wait until every stream has a file that shows its columns; return False if the job was stopped first."""
+    job: IncrementalJob,
+    checkpoint: Checkpoint | None,
+    stop: threading.Event,
+    on_wait: Callable[[list[str]], None],
+) -> list[str]:
+    """Wait until the columns of every stream are known; return the names of the others if the job was stopped first."""
     file_sources = job.file_sources
     if checkpoint is not None and not checkpoint.is_new:
         for name, schema in checkpoint.schemas().items():
             file_sources[name].known_schema = schema
-    while True:
-        progress.waiting_for = [name for name, source in file_sources.items() if not source.is_ready]
-        if not progress.waiting_for or stop.is_set():
-            break
-        if not job.follow:
-            name = progress.waiting_for[0]
-            raise InputError(
-                f'directory "{file_sources[name].path}" of stream "{name}" has no data files',
-                hint="--follow waits for them",
-            )
-        stop.wait(POLL_S)
-    return not progress.waiting_for
+    if not job.follow:
+        refuse_empty_sources(file_sources)
+    return wait_for_first_files(file_sources, stop, on_wait)
 
 
 def _load_or_choose_plan(job: IncrementalJob, checkpoint: Checkpoint | None) -> Plan | None:
@@ -190,6 +192,7 @@ def _resume(
         committed, blob = latest
         restore_run(run, blob)
         progress.resumed_after = committed
+        log_event(logging.INFO, "run_resumed", f"run resumed after batch {committed}", batch=committed)
     for record in records.values():
         if record.batch <= committed:
             for name, files in record.files.items():
@@ -240,7 +243,16 @@ def _run_batch(
     results, metrics = run_batch_with_metrics(run, batch, tables)
     job.sink.write_batch(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
-        checkpoint.commit(batch, serialize_run(run))
+        state = serialize_run(run)
+        checkpoint.commit(batch, state)
+        log_event(
+            logging.DEBUG,
+            "checkpoint_written",
+            f"checkpoint of batch {batch} written: {format_bytes(len(state))}",
+            batch=batch,
+            state_bytes=len(state),
+            checkpoint=str(checkpoint.path),
+        )
     progress.batches += 1
     progress.rows_out += metrics.rows_out
     observe(metrics)

@@ -15,7 +15,9 @@ from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.render import html_code, html_paragraph, html_table
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchMetrics, Observer
+from watersmeet.metrics.batch import BatchMetrics, Observer, ignore_metrics
+from watersmeet.metrics.events import log_batch, log_run_ended, log_run_started
+from watersmeet.metrics.notebook import is_notebook
 from watersmeet.operators.aggregate import serialization as aggregate_blobs
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
@@ -180,19 +182,24 @@ class EmbeddedRun:
         return self.advance({}, last=True)
 
     def collect(self) -> pa.Table:
-        """Run all batches and return all results in one table, with the ledger in its schema's metadata."""
-        results: list[pa.RecordBatch] = []
-        waiting: dict[str, pa.Table] = {}
-        for tables in self.read_rounds():  # one round late, to know which is the last
-            if waiting:
-                results += self.advance(waiting)
-            waiting = tables
-        results += self.advance(waiting, last=True)
-        return self.to_table_with_ledger(results)
+        """Run all batches and return all results in one table, with the ledger in its schema's metadata.
+
+        A notebook shows a progress bar meanwhile.
+        """
+        if is_notebook():
+            from watersmeet.runtime.embedded.finite_input import collect_with_bar  # it imports this module
+
+            return collect_with_bar(self)
+        return collect_with_metrics(self, ignore_metrics)
+
+    def ledger_dict(self) -> dict[str, dict[str, int]]:
+        """Return the ledger as JSON values."""
+        return {name: asdict(entry) for name, entry in self.ledger.items()}
 
     def to_table_with_ledger(self, results: list[pa.RecordBatch]) -> pa.Table:
-        """Return the results as one table, with the ledger in its schema's metadata."""
-        metadata = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
+        """Return the results as one table, with the ledger in its schema's metadata. The run has ended."""
+        log_run_ended(sum(batch.num_rows for batch in results), self.ledger_dict())
+        metadata = json.dumps({"ledger": self.ledger_dict()})
         schema = self.result.with_metadata({"watersmeet": metadata})
         return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
 
@@ -306,7 +313,9 @@ def start_bound_run(
     if bound.is_aggregation:
         # A starting plan without drop rates is for joins only.
         shedding = starting_plan.plan if starting_plan is not None and starting_plan.plan.drop else plan
-        return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
+        aggregation = _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
+        log_run_started("embedded", bound.query, sources, aggregation.config.plan)
+        return aggregation
     if evaluate is not None:
         raise InputError("evaluate is for aggregation queries; this query emits each result as soon as it is known")
     planner = None
@@ -321,6 +330,7 @@ def start_bound_run(
             state = add_relation(config, state, join_input.number, read_all_rows(sources[join_input.name]))
     watermark = Watermark.start(collect_lateness(config, sources))
     boxes = build_drop_boxes(bound, config.plan)
+    log_run_started("embedded", bound.query, sources, config.plan)
     return EmbeddedRun(
         bound, config, sources, state, watermark, WorkCounters(len(config.inputs)), boxes, planner=planner, stats=known
     )
@@ -431,6 +441,7 @@ def run_batch_with_metrics(
         operators_s=_measure_operators(run, spent, spent_s),
         plan=run.config.plan,
     )
+    log_batch(metrics)
     return results, metrics
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.metrics.batch import Observer
+from watersmeet.metrics.events import log_batch, log_run_ended
 from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.spark.batch_metrics import build_ledger, parse_progress, to_batch_metrics
 from watersmeet.runtime.spark.host import on_spark
@@ -70,6 +71,7 @@ def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer
     failure = query.exception()
     if failure is not None and not stop.is_set():
         raise summarize_error(failure)
+    log_run_ended(rows_out, {})
     return rows_out
 
 
@@ -78,7 +80,9 @@ def _observe_batches(reports: Iterable[StreamingQueryProgress], observe: Observe
     rows_out = 0
     for batch in parse_progress(reports):
         rows_out += batch.results
-        observe(to_batch_metrics(batch, plan))
+        metrics = to_batch_metrics(batch, plan)
+        log_batch(metrics)
+        observe(metrics)
     return rows_out
 
 
@@ -91,7 +95,9 @@ def collect_with_ledger(query: Query | str, sources: Sources, plan: Plan | None)
     frame = on_spark(query, sources, plan=plan, observation=observation)
     with describe_jobs(frame.sparkSession.sparkContext, describe_query(query)):
         rows = collect(frame)
-    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": build_ledger(observation.get)})})
+    ledger = build_ledger(observation.get)
+    log_run_ended(rows.num_rows, ledger)
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": ledger})})
 
 
 def collect(frame: DataFrame) -> pa.Table:

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.errors import InputError
+from watersmeet.metrics.events import log_run_started
 from watersmeet.runtime.bucket_grid import GridStore
 from watersmeet.runtime.embedded.run import Sources, bind_query
 from watersmeet.runtime.spark.batch_metrics import metric_names, observe_buckets, observe_merger
@@ -110,6 +111,7 @@ def build_frame(  # noqa: PLR0913 - keyword-only options of a query
         execution_plan = build_execution_plan(
             bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid_store
         )
+    log_run_started("spark", bound.query, sources, execution_plan.bucket.config.plan)
     packed = _pack_streams(spark, sources, execution_plan, streaming=streaming)
     emission = _choose_emission(execution_plan)
     columns = from_arrow_schema(emission.schema)

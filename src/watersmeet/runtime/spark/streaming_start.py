@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError
+from watersmeet.metrics.events import log_batch, log_run_ended
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.runtime.background import BackgroundThread
@@ -171,9 +172,12 @@ def _record_batches(
 ) -> None:
     with ProgressEvents(query, spark) as progress:
         for batch in parse_progress(progress.reports()):
-            record.add(to_batch_metrics(batch, plan_at(batch.batch)))
+            metrics = to_batch_metrics(batch, plan_at(batch.batch))
+            record.add(metrics)
+            log_batch(metrics)
             if controller is not None:
                 controller.process_batch(batch)
+    log_run_ended(record.rows_out, {name: asdict(entry) for name, entry in record.copy_ledger().items()})
 
 
 def _stop_query(query: StreamingQuery) -> None:
