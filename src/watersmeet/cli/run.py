@@ -269,7 +269,7 @@ def _run_incrementally(
 def _run_incrementally_on_spark(
     job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, stop: threading.Event
 ) -> None:
-    out = None if job.out in (CONSOLE, MEMORY) else _check_output_directory(job)
+    out = None if job.out in (CONSOLE, MEMORY) else Path(job.out)
     assert job.checkpoint is not None, "RunOptions refuses an incremental run on Spark without a checkpoint"
     on_spark = spark.SparkJob(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
     missing = spark.wait_for_columns(on_spark, stop, partial(_report_missing_files, reporter))
@@ -337,17 +337,15 @@ def _choose_plan(job: RunOptions) -> wm.Plan | None:
 def _open_sink(job: RunOptions) -> BatchSink:
     if job.out in (CONSOLE, MEMORY):
         return _ConsoleSink(job)
-    return PartFileSink(_check_output_directory(job), f".{job.format or 'parquet'}")
+    return PartFileSink(Path(job.out), f".{job.format or 'parquet'}")
 
 
-def _check_output_directory(job: RunOptions) -> Path:
-    out = Path(job.out)
+def _refuse_output_file(out: Path) -> None:
     if out.suffix in FORMATS and not out.is_dir():
         raise InputError(
             f'an incremental run writes one file per batch to a directory, but "{out}" is the name of a file',
             hint=f"write --out {out.with_suffix('')} --format {out.suffix[1:]}",
         )
-    return out
 
 
 @dataclass
