@@ -23,7 +23,9 @@ main() {
 }
 
 files_about_spark() {
-    grep -rlE 'runtime\.spark|spark_host|"spark"' --include='*.py' src tests
+    echo src/watersmeet/runtime/spark
+    grep -rlE 'runtime\.spark|spark_host|"spark"|JAVA_HOME' --include='*.py' --exclude=conftest.py src tests |
+        grep -v '^src/watersmeet/runtime/spark/'
 }
 
 install_lower_bounds() { # environment, extras
@@ -34,8 +36,10 @@ install_lower_bounds() { # environment, extras
     "$environment/bin/python" -m pip install -q packaging
     "$environment/bin/python" scripts/lower_bounds.py "$@" >"$environment/lower-bounds.txt"
     echo "$environment: $(tr '\n' ' ' <"$environment/lower-bounds.txt")"
-    # The tools of the tests keep the versions that the project pins.
-    grep -hE '^(hypothesis|packaging|playwright|polars|pytest|pytest-xdist)==' requirements.txt requirements-dev.txt |
+    # The tools of the tests keep the versions that the project pins. Newer versions of click deprecate what the oldest
+    # typer imports, and warnings are errors in tests.
+    echo "click==8.2.1" >>"$environment/lower-bounds.txt"
+    grep -hE '^(duckdb|hypothesis|packaging|playwright|polars|pytest|pytest-xdist)==' requirements.txt requirements-dev.txt |
         "$environment/bin/python" -m pip install -q -r "$environment/lower-bounds.txt" -r /dev/stdin
 }
 
