@@ -79,8 +79,8 @@ class RunOptions:
             raise InputError(
                 f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}"
             )
-        if self.out not in (CONSOLE, MEMORY) and not self.is_incremental:
-            check_output_path(Path(self.out))
+        if self.out not in (CONSOLE, MEMORY):
+            (_refuse_output_file if self.is_incremental else check_output_path)(Path(self.out))
         if self.ui_port is not None:
             require_extra(DASHBOARD)
         if self.on_spark and self.follow and self.checkpoint is None:
