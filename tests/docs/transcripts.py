@@ -24,7 +24,8 @@ _MEASURED = re.compile(r"^(  (?:CPU|state|rows out)\b.*\S)  +\S.*$", re.MULTILIN
 _DURATION = re.compile(r"\d[\d.,]*\s(?:ms|s|minutes)\b")
 #: Words about the pace of the replay. A test does not wait for it.
 _PACE = re.compile(
-    r", one batch every DURATION|, as fast as it can|The run (?:kept up|fell behind): its longest batch took DURATION. "
+    r", one batch every DURATION|, as fast as it can"
+    r"|The run (?:kept up|fell behind): a batch took DURATION on average and DURATION at most\. "
 )
 
 

@@ -391,8 +391,9 @@ def _list_figures(demo: DemoContext, steady: SteadyState) -> dict[str, str]:
 
 def _describe_costs(demo: DemoContext, samples: list[BatchSample]) -> str:
     """Say which costs the prediction is based on, and whether the run kept up with the replay."""
-    longest_s = max((each.figures.took_s for each in samples[1:]), default=0.0)
-    kept_up = "The run kept up" if longest_s <= demo.replay.batch_s else "The run fell behind"
+    durations_s = [each.figures.took_s for each in samples[1:]] or [0.0]
+    average_s = sum(durations_s) / len(durations_s)
+    kept_up = "The run kept up" if average_s <= demo.replay.batch_s else "The run fell behind"
     assumed = (
         " Spark's own costs are assumed: watersmeet calibrate --spark measures them. Java needs more CPU in its first"
         " minute, while it compiles Spark's code."
@@ -400,7 +401,8 @@ def _describe_costs(demo: DemoContext, samples: list[BatchSample]) -> str:
         else ""
     )
     profile = "" if demo.explanation is None else f" {describe_profile(demo.explanation.profile).capitalize()}."
-    pace = f"{kept_up}: its longest batch took {format_duration(longest_s)}." if demo.paced else ""
+    average, longest = format_duration(average_s), format_duration(max(durations_s))
+    pace = f"{kept_up}: a batch took {average} on average and {longest} at most." if demo.paced else ""
     return f"{pace}{profile}{assumed}".strip()
 
 
