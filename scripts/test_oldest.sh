@@ -47,7 +47,7 @@ run_tests() { # environment, arguments of pytest
     local environment=$1
     shift
     # Kernels of another version of Numba must not replace those of the development environment.
-    PYTHONPATH=src NUMBA_CACHE_DIR="$environment/kernels" "$environment/bin/python" -m pytest \
+    PYTHONPATH=src:lab NUMBA_CACHE_DIR="$environment/kernels" "$environment/bin/python" -m pytest \
         -p no:cacheprovider -n "${WORKERS:-2}" "$@" </dev/null
 }
 

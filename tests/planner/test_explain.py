@@ -44,7 +44,7 @@ def test_data_is_measured_and_declared_statistics_override_it() -> None:
 
 
 def test_explaining_a_one_shot_iterator_does_not_consume_it() -> None:
-    batches = iter([pa.record_batch({"ts": pa.array([1], pa.int64()), "k": pa.array([1], pa.int64())})])
+    batches = iter([pa.RecordBatch.from_pydict({"ts": pa.array([1], pa.int64()), "k": pa.array([1], pa.int64())})])
     streams = {"a": wm.stream(batches, time="ts")}
     assert (
         wm.explain("SELECT a.k FROM a WHERE a.k = 1", streams).to_dict()["inputs"][0]["rows_per_s"]["provenance"]

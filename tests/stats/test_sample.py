@@ -53,7 +53,7 @@ def test_rows_that_span_no_time_have_an_assumed_rate(times_s: tuple[float, ...])
 
 
 def test_a_relation_has_rows_and_values_but_no_rate() -> None:
-    found = measure_table(pa.record_batch({"x": [1, 1, 2]}), None, ["x"])
+    found = measure_table(pa.RecordBatch.from_pydict({"x": [1, 1, 2]}), None, ["x"])
     assert found.rows_per_s.is_assumed
     assert found.span_s is None
     assert found.distinct["x"].value == 2
