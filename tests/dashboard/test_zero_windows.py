@@ -1,4 +1,4 @@
-"""What-if questions about windows of length 0."""
+"""Answers to what-if questions about windows of length 0."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class RunReporter:
         self.close()
 
     def close(self) -> None:
-        """End the report. Whatever is printed afterwards stands below it."""
+        """End the report. Later output appears below it."""
 
     def say(self, sentence: str) -> None:
         """Print a sentence that stays."""

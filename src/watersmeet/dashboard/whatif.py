@@ -1,4 +1,4 @@
-"""What-if questions: plan the same query again with other rates, windows, memory or processors.
+"""Answers to what-if questions: plan the same query again with other rates, windows, memory or processors.
 
 A question is a number per control. The controls come from the parsed query and its statistics, so a question can name
 nothing else. Windows are replaced in the parsed tree, and the planner runs as it does for `explain`.

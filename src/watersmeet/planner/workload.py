@@ -148,8 +148,8 @@ class Workload:
     def matches(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Estimate the rows of the target that match one combination of the known inputs by keys and times.
 
-        From samples, or by the assumption that value sets contain each other: of two attributes with v and w distinct
-        values, a pair of rows is equal with probability 1 / max(v, w).
+        The estimate comes from samples, or from the assumption that value sets contain each other. Then two rows, of
+        attributes with v and w distinct values, are equal with probability 1 / max(v, w).
 
         References: Golab, Özsu, section 4.2.
         """
