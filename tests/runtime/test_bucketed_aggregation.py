@@ -39,7 +39,7 @@ from watersmeet.runtime.spark.processor import merge_finite, run_finite
 from watersmeet.runtime.spark.spark_types import to_spark_schema
 
 CHUNKS = 10
-SEEDS = scale_volume(10)
+SEEDS = scale_volume(20)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tests.properties.mutants import shedding_checks as checks
 from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
-from watersmeet import api
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import build_group_outputs, build_join_below
@@ -23,9 +22,8 @@ from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.allocation import AllocatedRun
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.runtime.embedded.shed_aggregation import ShedAggregationRun
+from watersmeet.runtime.job import Job
 from watersmeet.runtime.planning import explain_run
-from watersmeet.sql.binder import bind
-from watersmeet.sql.parsing import parse
 
 Check = Callable[[], None]
 
@@ -141,18 +139,11 @@ def _kept_in_both(without_shed: Original) -> Original:
 def _judged_by_the_join(explained: Original) -> Original:
     """Compare the budget with the join below the aggregation in a run, but not in explain."""
 
-    def explain_join_below(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
-        explanation = explained(query, streams, stats, plan, budget, **knobs)
-        if "policy" not in knobs or not explanation.bound.is_aggregation:
-            return explanation
-        bound = bind(parse(query), {name: source.to_schema(name) for name, source in streams.items()})
-        return explain_run(
-            build_join_below(bound, build_group_outputs(bound)),
-            streams,
-            plan=plan,
-            budget=budget,
-            policy=knobs["policy"],
-        )
+    def explain_join_below(job: Job, engine: str, **options: Any) -> Any:
+        if options or not job.bound.is_aggregation:  # `Job.run` passes the engine alone
+            return explained(job, engine, **options)
+        join_below = build_join_below(job.bound, build_group_outputs(job.bound))
+        return explain_run(join_below, job.streams, plan=job.plan, budget=job.budget, policy=job._policy)
 
     return explain_join_below
 
@@ -242,7 +233,7 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_allocated_pairs,
     ),
     (
-        single_patch_mutant("feasibility judged by the join", api, "_explain", _judged_by_the_join),
+        single_patch_mutant("feasibility judged by the join", Job, "_explain", _judged_by_the_join),
         checks.check_budgets,
     ),
     (
