@@ -116,7 +116,10 @@ def declare_hidden_fields(source: BoundSource) -> BoundSource:
 
 def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
     """Append the number of the probing input to combinations."""
-    return batch.append_column(DIRECTION, pa.array(np.full(batch.num_rows, prober, np.int8)))
+    direction = pa.array(np.full(batch.num_rows, prober, np.int8))
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, direction], schema=batch.schema.append(pa.field(DIRECTION, pa.int8()))
+    )
 
 
 @dataclass
