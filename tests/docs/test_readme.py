@@ -45,8 +45,7 @@ def test_the_first_ten_lines_say_what_it_is_for_whom_and_why() -> None:
 
 def test_the_readme_has_an_install_line_and_the_two_commands() -> None:
     assert 'pip install "watersmeet[spark]"' in README
-    assert "`make demo`" in README
-    assert "`make test`" in README
+    assert "\n```\nmake demo\nmake test\n```\n" in README
 
 
 def test_the_readme_reads_in_two_minutes() -> None:
