@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 from rich.padding import Padding
-from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.cli.demo.check import check_aircraft, count_rows, have_same_rows
+from watersmeet.cli.demo.context import DemoContext, format_day
 from watersmeet.cli.demo.engines import (
     EMBEDDED,
     SHORT_RUN_JAVA_OPTIONS,
-    BatchSample,
     DemoEngine,
-    SteadyState,
     measure_steady_state,
     predict_join_cpu_per_s,
 )
-from watersmeet.cli.demo.flights import load_flights, times_us
+from watersmeet.cli.demo.flights import load_flights
 from watersmeet.cli.demo.replay import (
     AIRCRAFT_WINDOW_US,
-    HOUR_US,
     HOURS_LATE,
     Replay,
     write_aircraft_query,
     write_delay_query,
     write_punctuality_query,
 )
+from watersmeet.cli.demo.tables import (
+    SAMPLE_ROWS,
+    describe_costs,
+    render_measurement,
+    render_plans,
+    round_averages,
+    select_quickest,
+)
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import render_rows
 from watersmeet.metrics.batch import BatchMetrics, Observer
-from watersmeet.planner.explain import Explanation, describe_profile
-from watersmeet.planner.plan_cost import CostedPlan
+from watersmeet.planner.explain import Explanation
 from watersmeet.units import (
     format_bytes,
     format_cores,
@@ -49,14 +51,11 @@ from watersmeet.units import (
     format_duration,
     format_percent,
     format_rate,
-    pluralize,
 )
 
 #: The overload replays the year faster by the first of these factors that is too much for one core.
 OVERLOAD_FACTORS = (2, 4, 5, 10, 20)
 
-_SAMPLE_ROWS = 5
-_OUTPUT_TIMES = ("from_ewr", "from_jfk", "from_lga")
 _ONE_CORE = wm.Budget(processors=1)
 _PUNCTUALITY_STREAMS = ("ewr", "lga")
 _EARLY_PLAN = wm.plan(early=["e", "l"])
@@ -118,7 +117,7 @@ def show_plan(demo: DemoContext) -> None:
         f"explain has seen the first {format_duration(demo.replay.batch_s)} of the streams. It predicts the cost of "
         f"{1 + len(about.others)} plans. The cheapest of each algorithm:"
     )
-    demo.screen.print(_render_plans(about))
+    demo.screen.print(render_plans(about))
     cost = about.chosen.cost
     spark = cost.cpu_per_s - predict_join_cpu_per_s(about)
     also = f" Spark itself needs {format_cores(spark)} with every plan." if demo.on_spark else ""
@@ -140,10 +139,10 @@ def run_join(demo: DemoContext) -> None:
     demo.screen.print(f"The year is replayed {demo.engine.where}, {pace}:")
     demo.rows, samples = demo.run_join_observed()
     demo.screen.print("\nPredicted before the run, and measured from the second batch on:")
-    demo.screen.print(_render_measurement(demo, demo.explanation, measure_steady_state(samples)))
-    demo.screen.print(_describe_costs(demo, samples))
+    demo.screen.print(render_measurement(demo, demo.explanation, measure_steady_state(samples)))
+    demo.screen.print(describe_costs(demo, samples))
     demo.screen.print(f"\n[bold]{demo.rows.num_rows:,}[/bold] results. The quickest aircraft (times in UTC):")
-    demo.screen.print(render_rows(_select_quickest(demo.rows), _SAMPLE_ROWS))
+    demo.screen.print(render_rows(select_quickest(demo.rows), SAMPLE_ROWS))
 
 
 def check_join(demo: DemoContext) -> None:
@@ -179,9 +178,9 @@ def run_aggregation(demo: DemoContext) -> None:
     rows, _ = demo.run(query, early.plan, demo.replay, names)
     last = pc.max(rows.column("as_of"))
     at_end = rows.filter(pc.equal(rows.column("as_of"), last)).sort_by([("pairs", "descending"), ("dest", "ascending")])
-    last_day = _format_day(demo.replay.to_departure_us(int(last.cast(pa.int64()).as_py())))
+    last_day = format_day(demo.replay.to_departure_us(int(last.cast(pa.int64()).as_py())))
     demo.screen.print(f"{rows.num_rows:,} rows over the year. The last week, until {last_day}, most flights first:")
-    demo.screen.print(render_rows(_round_averages(at_end.drop_columns(["as_of"])), _SAMPLE_ROWS))
+    demo.screen.print(render_rows(round_averages(at_end.drop_columns(["as_of"])), SAMPLE_ROWS))
     reference = demo.run_embedded(query, wm.plan(), names)
     if demo.on_spark:  # a streaming query emits only what its watermark has passed
         reference = reference.filter(pc.less_equal(reference.column("as_of"), last))
@@ -339,80 +338,6 @@ def _start_spark(demo: DemoContext, plan: wm.Plan) -> None:
     )
 
 
-def _render_plans(about: Explanation) -> Table:
-    """Render the chosen plan and the best plan of every other algorithm, with the CPU of the join itself."""
-    shown = _make_table("plan", "CPU of the join", "")
-    chosen = _sum_join_cost(about.chosen)
-    for each in (about.chosen, *_list_best_by_algorithm(about)):
-        cpu = _sum_join_cost(each)
-        times = "chosen" if each is about.chosen else f"{cpu / chosen:.2f} times as much"
-        shown.add_row(f"  {each.plan.algorithm}", format_cores(cpu), times)
-    return shown
-
-
-def _list_best_by_algorithm(about: Explanation) -> Iterator[CostedPlan]:
-    seen = {about.plan.algorithm}
-    for each in about.others:
-        if each.plan.algorithm not in seen:
-            seen.add(each.plan.algorithm)
-            yield each
-
-
-def _sum_join_cost(each: CostedPlan) -> float:
-    return sum(part.cpu_per_s for part in each.cost.operators if not part.name.startswith("spark: "))
-
-
-def _render_measurement(demo: DemoContext, about: Explanation, measured: SteadyState | None) -> Table:
-    cost, join = about.chosen.cost, predict_join_cpu_per_s(about)
-    predicted = SteadyState(cost.cpu_per_s, join, cost.rows_out_per_s, cost.state_bytes)
-    unknown = ["too few batches"] * len(_list_figures(demo, predicted))
-    shown = _make_table("", "predicted", "measured")
-    for (name, text), found in zip(
-        _list_figures(demo, predicted).items(),
-        unknown if measured is None else _list_figures(demo, measured).values(),
-        strict=True,
-    ):
-        shown.add_row(f"  {name}", text, found)
-    return shown
-
-
-def _list_figures(demo: DemoContext, steady: SteadyState) -> dict[str, str]:
-    spark = {
-        "CPU of Spark itself": format_cores(steady.cpu_per_s - steady.join_cpu_per_s),
-        "CPU in all": format_cores(steady.cpu_per_s),
-    }
-    return {
-        "CPU of the join": format_cores(steady.join_cpu_per_s),
-        **(spark if demo.on_spark else {}),
-        "rows out": format_rate(steady.rows_out_per_s),
-        "state": format_bytes(steady.state_bytes),
-    }
-
-
-def _describe_costs(demo: DemoContext, samples: list[BatchSample]) -> str:
-    """Say which costs the prediction is based on, and whether the run kept up with the replay."""
-    durations_s = [each.figures.took_s for each in samples[1:]] or [0.0]
-    average_s = sum(durations_s) / len(durations_s)
-    kept_up = "The run kept up" if average_s <= demo.replay.batch_s else "The run fell behind"
-    assumed = (
-        " Spark's own costs are assumed: watersmeet calibrate --spark measures them. Java needs more CPU in its first"
-        " minute, while it compiles Spark's code."
-        if demo.on_spark and demo.explanation is not None and demo.explanation.profile.spark.assumed
-        else ""
-    )
-    profile = "" if demo.explanation is None else f" {describe_profile(demo.explanation.profile).capitalize()}."
-    average, longest = format_duration(average_s), format_duration(max(durations_s))
-    pace = f"{kept_up}: a batch took {average} on average and {longest} at most." if demo.paced else ""
-    return f"{pace}{profile}{assumed}".strip()
-
-
-def _make_table(*titles: str) -> Table:
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
-    for place, title in enumerate(titles):
-        shown.add_column(f"  {title}" if place == 0 else title, justify="left" if place == 0 else "right")
-    return shown
-
-
 def _read_ledger(rows: pa.Table) -> dict[str, dict[str, int]]:
     ledger: dict[str, dict[str, int]] = json.loads((rows.schema.metadata or {})[b"watersmeet"])["ledger"]
     return ledger
@@ -424,108 +349,3 @@ def _sum_shed_rows(seen: Iterable[BatchMetrics]) -> dict[str, int]:
         for name, rows in each.shed.items():
             totals[name] = totals.get(name, 0) + rows
     return totals
-
-
-def _select_quickest(rows: pa.Table) -> pa.Table:
-    """Return the result of each aircraft with the least time between its departures, the quickest aircraft first."""
-    times = np.stack([times_us(rows, name) for name in _OUTPUT_TIMES])
-    hours = (times.max(axis=0) - times.min(axis=0)) / HOUR_US
-    ordered = rows.append_column("hours", pa.array(hours.round(1))).sort_by(
-        [(name, "ascending") for name in ("hours", "aircraft", *_OUTPUT_TIMES)]
-    )
-    _, first = np.unique(ordered.column("aircraft").to_numpy(), return_index=True)
-    quickest = ordered.take(np.sort(first)[:_SAMPLE_ROWS])
-    for name in _OUTPUT_TIMES:
-        minutes = pc.strftime(quickest.column(name), format="%Y-%m-%d %H:%M")
-        quickest = quickest.set_column(quickest.schema.get_field_index(name), name, minutes)
-    return quickest
-
-
-def _format_day(instant_us: int) -> str:
-    return str(np.datetime64(instant_us, "us").astype("datetime64[D]"))
-
-
-def _round_averages(rows: pa.Table) -> pa.Table:
-    for place, column in enumerate(rows.schema):
-        if pa.types.is_floating(column.type):
-            rows = rows.set_column(place, column.name, pc.round(rows.column(place), 1))
-    return rows
-
-
-@dataclass
-class DemoContext:
-    """Data, engine and results that the steps share.
-
-    `explanation` has the plan of the join, `rows` its result. Both are None until their step has run.
-    """
-
-    screen: Console
-    replay: Replay
-    engine: DemoEngine
-    observe: Observer = lambda figures: None
-    paced: bool = True
-    explanation: Explanation | None = None
-    rows: pa.Table | None = None
-    all_checks_passed: bool = True
-    started_s: float = field(default_factory=time.perf_counter)
-
-    @property
-    def on_spark(self) -> bool:
-        return self.engine is not EMBEDDED
-
-    def run_join_observed(self) -> tuple[pa.Table, list[BatchSample]]:
-        """Run the join at the pace of the replay; print each batch and pass it to the observer."""
-        if self.explanation is None:
-            raise ValueError("the join has not been planned")
-
-        def observe(figures: BatchMetrics) -> None:
-            self.observe(figures)
-            self._print_batch(figures)
-
-        pace_s = self.replay.batch_s if self.paced else None
-        return self.run(write_aircraft_query(self.replay), self.explanation.plan, self.replay, (), observe, pace_s)
-
-    def run(
-        self,
-        query: str,
-        plan: wm.Plan,
-        replay: Replay,
-        names: tuple[str, ...] = (),
-        observe: Observer = lambda figures: None,
-        pace_s: float | None = None,
-    ) -> tuple[pa.Table, list[BatchSample]]:
-        """Run a query over the named airports, or all of them; return its rows and a sample of every batch."""
-        samples: list[BatchSample] = []
-
-        def sample(figures: BatchMetrics) -> None:
-            samples.append(BatchSample(figures, self.engine.read_cpu_s()))
-            observe(figures)
-
-        with self.screen.status(f"running {self.engine.where}"):
-            rows = self.engine.run(query, replay.declare_streams(names), plan, sample, pace_s)
-        return rows, samples
-
-    def run_embedded(
-        self, query: str, plan: wm.Plan, names: tuple[str, ...] = (), replay: Replay | None = None
-    ) -> pa.Table:
-        """Run the query on the embedded engine, as a reference."""
-        streams = (replay or self.replay).declare_streams(names)
-        return EMBEDDED.run(query, streams, plan, lambda figures: None, None)
-
-    def print_query(self, query: str) -> None:
-        self.screen.print(Syntax(query, "sql", background_color="default"))
-
-    def report_check(self, passed: bool, success: str, failure: str) -> None:
-        """Print the outcome of a check and remember a failure."""
-        self.screen.print(f"[bold green]{success}[/bold green]" if passed else f"[bold red]{failure}[/bold red]")
-        self.all_checks_passed &= passed
-
-    def _print_batch(self, figures: BatchMetrics) -> None:
-        until = ""
-        if figures.newest_us is not None:
-            until = f" until {_format_day(self.replay.to_departure_us(figures.newest_us))}"
-        self.screen.print(
-            f"  batch {figures.batch + 1}: {pluralize(sum(figures.rows_in.values()), 'flight')}{until}, "
-            f"{pluralize(figures.rows_out, 'row')} out, {format_duration(figures.took_s)}",
-            style="dim",
-        )
