@@ -135,8 +135,8 @@ def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(
 ) -> None:
     files = first_runs(QUERY, buckets=4).copy_checkpoint(tmp_path)
     other = spark.newSession()
-    other.conf.set(PARTITIONS, 5)
-    with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 5"), translate_errors():
+    other.conf.set(PARTITIONS, 3)
+    with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 3"), translate_errors():
         run_once(other, tmp_path, files=files, buckets=4)
 
 
