@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench readme papers transcripts java chromium clean distclean
+.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench readme papers transcripts bless java chromium clean distclean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ papers: kernels ## reproduce the papers' tables and figures and write docs/paper
 
 transcripts: $(READY) ## run the commands of docs/transcripts and write what they print
 	WATERSMEET_TRANSCRIPTS=write $(BIN)/pytest tests/docs/test_transcripts.py </dev/null
+
+bless: $(READY) ## plan the queries of tests/golden/plans again and write their plans and explanations
+	$(BIN)/python -m tests.golden.golden_plans
 
 chromium: ## find Chromium for the dashboard tests, or install it if allowed
 	@bash scripts/chromium.sh
