@@ -11,7 +11,7 @@ streams = {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, tim
 table = wm.collect(query, streams)
 
 `import watersmeet` loads neither Arrow nor Numba. A public name loads its module when it is first used (PEP 562).
-To add a public name, add it in three places below: the imports for type checkers, `_HOMES` and `__all__`.
+To add a public name, define it in `watersmeet.api`, and add it to the imports for type checkers and to `__all__` below.
 """
 
 from __future__ import annotations
@@ -106,41 +106,16 @@ __all__ = [
     "stream",
 ]
 
-#: Public names by the module that defines them.
+#: Modules of the public names that `watersmeet.api` does not define.
 _HOMES = {
-    "watersmeet.algebra.plan": ("Index", "Plan"),
-    "watersmeet.algebra.query": ("Query",),
-    "watersmeet.api": (
-        "BatchMetrics",
-        "Budget",
-        "CostedPlan",
-        "Decision",
-        "Explanation",
-        "Job",
-        "Ledger",
-        "OperatorCost",
-        "PlanCost",
-        "Run",
-        "SheddingDecision",
-        "SheddingPolicy",
-        "allocate",
-        "collect",
-        "explain",
-        "job",
-        "keep_up",
-        "on_spark",
-        "plan",
-        "plan_within",
-        "relation",
-        "run",
-        "session",
-        "sql",
-        "start",
-        "stream",
-    ),
-    "watersmeet.runtime.spark.running_query": ("RunningQuery",),
-    "watersmeet.sources.declarations": ("Relation", "Stream"),
-    "watersmeet.stats.stream_stats": ("StreamStats", "stats"),
+    "Index": "watersmeet.algebra.plan",
+    "Plan": "watersmeet.algebra.plan",
+    "Query": "watersmeet.algebra.query",
+    "Relation": "watersmeet.sources.declarations",
+    "RunningQuery": "watersmeet.runtime.spark.running_query",
+    "Stream": "watersmeet.sources.declarations",
+    "StreamStats": "watersmeet.stats.stream_stats",
+    "stats": "watersmeet.stats.stream_stats",
 }
 
 #: Public names of earlier versions by their present name.
@@ -158,10 +133,9 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
         if name in _RENAMED:
             warnings.warn(f"wm.{name} is now wm.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
             return getattr(sys.modules[__name__], _RENAMED[name])
-        home = next((module for module, names in _HOMES.items() if name in names), None)
-        if home is None:
+        if name not in __all__:
             raise AttributeError(f'module "watersmeet" has no attribute "{name}"', name=name, obj=sys.modules[__name__])
-        globals()[name] = value = getattr(importlib.import_module(home), name)
+        globals()[name] = value = getattr(importlib.import_module(_HOMES.get(name, "watersmeet.api")), name)
         return value
 
     def __dir__() -> list[str]:

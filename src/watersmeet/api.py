@@ -343,7 +343,7 @@ def allocate(  # noqa: PLR0913 - keyword-only options of a query
     stats: Mapping[str, StreamStats] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Run a join of two streams with too little CPU or memory, divided by a strategy of the third paper.
+    """Run a join of two streams with too little CPU or memory, divided by a strategy of Kang, Naughton and Viglas.
 
     `probes` decides which rows probe: MaxA, MaxB, by rate, by window or equal. `windows` decides which rows are stored:
     MaxA, MaxB, proportional, inverse or equal. "best" chooses the best strategy by formula. A is the first stream of

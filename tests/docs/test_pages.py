@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
+from tests.spark.sessions import open_small_session
 from watersmeet.cli import main as cli
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,6 +46,7 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
 @pytest.mark.xdist_group("spark")
 def test_a_page_about_spark_runs_on_spark(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_small_session()  # or the page would start a session of one core, and leave it to the tests after it
     monkeypatch.chdir(tmp_path)
     _run_blocks(page)
 

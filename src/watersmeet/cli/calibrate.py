@@ -40,7 +40,7 @@ _SCALAR_MEANINGS = {
     "match_s": "a match passed to the next probe",
     "row_out_s": "a row emitted",
     "select_s": "a row tested by a predicate of its own stream",
-    "group_s": "a group visited in the fourth paper's aggregation set; not measured, our own costs are below",
+    "group_s": "a group visited in the aggregation set of Tran and Lee; not measured, our own costs are below",
     "batch_s": "a batch, regardless of its size",
     "check_s": "a candidate match that a predicate is evaluated on",
     "probe_batch_s": "a pane probed by a batch",
