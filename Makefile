@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+# The tests of a file run in one process, because they share what is slow to set up.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -24,12 +26,12 @@ demo: $(READY) ## replay a year of real flights as three streams on Spark, and c
 test: lint types contract kernels ## run all checks and tests; required before a commit
 	@bash scripts/chromium.sh
 	@bash scripts/java.sh
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src lab tests </dev/null
+	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) --durations 15 src lab tests </dev/null
 
 # WATERSMEET_SEED=100000 checks other seeds.
 test-long: kernels ## run the generated tests at twenty times the volume of `make test`, and install the wheel in an empty environment
 	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-20} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
-		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
+		$(BY_FILE) tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
 		tests/spark/test_embedded_equals_spark.py </dev/null
 	$(BIN)/python scripts/newcomer.py
 	WATERSMEET_INSTALL=1 $(BIN)/pytest -s tests/packaging/test_wheel.py </dev/null

@@ -93,11 +93,12 @@ def write_files(folder: Path) -> None:
 
 def read_mistakes(user: Newcomer) -> None:
     streams = _stream_options("orders.csv", "payments.csv", "time=at")
-    user.run("watersmeet", "explain", QUERY, *streams, expects="unit=s", code=2)
+    user.run("watersmeet", "explain", QUERY, *streams, expects=r'unit="s" for seconds', code=1)
     streams = _stream_options("orders.csv", "payments.csv", "time=at,unit=s")
-    user.run("watersmeet", "explain", QUERY.replace("o.price", "o.prize"), *streams, expects="price", code=2)
-    user.run("watersmeet", "run", "missing.sql", *streams, expects="missing.sql", code=2)
-    user.run("watersmeet", "run", QUERY, *streams, "--engine", "spark", expects=r"watersmeet\[spark\]", code=2)
+    misspelt = QUERY.replace("o.price", "o.prize")
+    user.run("watersmeet", "explain", misspelt, *streams, expects="existing columns: .*price", code=1)
+    user.run("watersmeet", "run", "missing.sql", *streams, expects=r"missing\.sql", code=1)
+    user.run("watersmeet", "run", QUERY, *streams, "--engine", "spark", expects=r"watersmeet\[spark\]", code=1)
 
 
 def plan_and_run(user: Newcomer) -> None:

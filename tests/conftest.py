@@ -22,11 +22,9 @@ PARTS = (
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the tests that share a Spark session.
-
-    They run one after another in one process, so nothing else should be left to wait for them at the end.
-    """
-    items.sort(key=lambda item: not any("spark" in mark.args for mark in item.iter_markers("xdist_group")))
+    """Start with the parts whose files take longest, so that no process is left with a long file at the end."""
+    order = [part for part, _ in PARTS]
+    items.sort(key=lambda item: order.index(part) if (part := part_of(item.nodeid)) in order else len(order))
 
 
 def part_of(node_id: str) -> str:

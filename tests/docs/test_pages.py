@@ -44,7 +44,6 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
-@pytest.mark.xdist_group("spark")
 def test_a_page_about_spark_runs_on_spark(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_small_session()  # or the page would start a session of one core, and leave it to the tests after it
     monkeypatch.chdir(tmp_path)

@@ -23,8 +23,6 @@ from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.cli import main as cli
 from watersmeet.runtime.spark.spark_errors import summarize_error
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.k, b.v FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k AND a.v < 7"
 LATER = 1
 

@@ -25,8 +25,6 @@ from watersmeet.runtime.spark.worker_check import check_workers
 
 from .test_sources import JOIN, TABLES, build_streams, streaming_frame
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Any:

@@ -19,8 +19,6 @@ from watersmeet_lab.bench.spark.native_joins import native_join_frame, use_state
 from watersmeet_lab.bench.spark.peer_comparison import run_watersmeet_on_spark, write_batches
 from watersmeet_lab.bench.spark.streaming_run import mean_phase_seconds, phase_seconds_by_batch, run_to_end
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SCALE = 0.001
 #: Two streams, several streams, no equality, and tumbling windows, joined and counted.
 WORKLOADS = ("two-way", "chain", "theta-band", "nexmark-8", "nexmark-4")

@@ -9,8 +9,6 @@ from watersmeet.planner.models.profile import SparkCosts
 from watersmeet.runtime.spark import calibration
 from watersmeet.runtime.spark.calibration import RunCost, SparkLoad, calibrate_spark, fit_costs
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def test_a_load_has_the_declared_matches_per_row() -> None:
     assert set(SparkLoad(1000, 0).table(0, 0)["k"].to_pylist()).isdisjoint(

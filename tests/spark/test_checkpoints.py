@@ -25,8 +25,6 @@ from watersmeet.runtime.spark.spark_errors import translate_errors
 
 from .sessions import open_small_session
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.k, b.v FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
 TOTALS = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k EVERY 1 SECOND"
 PARTITIONS = "spark.sql.shuffle.partitions"

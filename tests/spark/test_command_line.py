@@ -26,8 +26,6 @@ from watersmeet.runtime.spark.stage_progress import watch_stages
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture
 def growing(tmp_path: Path) -> Path:

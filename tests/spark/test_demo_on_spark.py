@@ -20,8 +20,6 @@ from watersmeet.cli.demo.replay import DAY_US, Replay, write_aircraft_query
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.runtime.embedded.run import Sources
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def week() -> Tables:

@@ -20,8 +20,6 @@ from watersmeet.runtime.spark.execution_plan import build_execution_plan
 from ..properties.engine import assert_same
 from ..volume import scale_volume
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 #: The cases from the first seed on soon contain every feature that `test_the_cases_cover_all_features` requires, except
 #: WINDOW UNTIL NOW, which the last seed has.
 SEEDS = tuple(dict.fromkeys([*range(75, 75 + scale_volume(15)), 98]))

@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
 from watersmeet.runtime.spark.worker_cache import cached_runs
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 #: A leak of one query's state in each of them would exceed the limit of the test.
 QUERIES = 8

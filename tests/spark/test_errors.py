@@ -13,8 +13,6 @@ import watersmeet as wm
 from tests.spark.queries import collect_rows, table_to_rows
 from watersmeet.errors import QueryError
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 LARGEST = 2**63 - 1
 KEYS = "SELECT a.k, b.f FROM a [RANGE 9 SECONDS], b [{window}] WHERE b.kind = 'n' AND CAST(b.f AS BIGINT) = a.k"
 SUMS = """

@@ -15,8 +15,6 @@ from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
 from watersmeet.runtime.spark.formats import FormatSource
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
 

@@ -8,15 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import Observation, SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.host import on_spark
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 QUERY = (
     "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"

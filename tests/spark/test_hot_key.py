@@ -16,8 +16,6 @@ from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from .faults.kills import list_children, read_command_line
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.id AS a, b.id AS b, a.ts AS at FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
 RESULT_BYTES = 3 * 8
 

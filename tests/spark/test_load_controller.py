@@ -21,8 +21,6 @@ from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batch
 from watersmeet.runtime.spark.load_controller import LoadController, keep_up
 from watersmeet.runtime.spark.plan_log import PlanLog
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def split_in_fifths(name: str) -> list[pa.Table]:
     return [TABLES[name].slice(12 * number, 12) for number in range(5)]

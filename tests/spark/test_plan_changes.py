@@ -22,8 +22,6 @@ from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
 from ..properties.engine import Rows
 from .test_sources import TABLES, build_streams, split_in_halves, streaming_frame
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.id AS a, b.id AS b FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k"
 
 

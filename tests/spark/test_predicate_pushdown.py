@@ -15,8 +15,6 @@ from watersmeet.operators.expressions import evaluate
 from watersmeet.runtime.spark.predicate_pushdown import translate_predicate
 from watersmeet.sql.binder import bind
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 NAN = float("nan")
 EDGES = pa.table(
     {

@@ -15,8 +15,6 @@ from watersmeet.runtime.bucket_grid import assign_labels, spark_partition
 from watersmeet.runtime.spark.execution import collect
 from watersmeet.runtime.spark.session import ROCKSDB
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROWS = pa.table({"ts": pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC")), "k": [1, 2]})
 QUERY = "SELECT a.k FROM a [RANGE 1 SECOND] WHERE a.k > 0"

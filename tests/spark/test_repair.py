@@ -6,13 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from watersmeet.cli import main as cli
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 2 MINUTES], b [RANGE 2 MINUTES] WHERE a.k = b.k"
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
 from watersmeet.operators.row_identity import hash_rows, is_part_of_identity
 from watersmeet.operators.shed.sampling import DropBox
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 _INT = (0, 1, -1, 127, -128)
 _LONG = (0, 1, -1, 2**63 - 1, -(2**63), 2**53 + 1)

@@ -14,8 +14,6 @@ from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from .test_sources import build_streams, frame, split_in_halves, streaming_frame
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PLAN = wm.plan(drop={"a": 0.3, "b": 0.2}, drop_seed=3)
 QUERIES = {
     "every second": "SELECT a.k, COUNT(*) AS n, SUM(b.x) AS total, AVG(b.x) AS mean, MAX(a.s) AS most"

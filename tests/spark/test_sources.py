@@ -16,8 +16,6 @@ import watersmeet as wm
 from tests.spark.queries import collect_rows, run_available, stream_to_rows, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 JOIN = """
     SELECT a.id AS a, b.id AS b, a.s, b.x
     FROM a [RANGE 4 SECONDS], b [RANGE 2 SECONDS]

@@ -13,8 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 import watersmeet as wm
 from watersmeet.runtime.spark.execution import collect
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.k FROM a [RANGE 1 SECOND]"
 ROWS = pa.table({"ts": [1_000_000, 2_000_000], "k": [1, 2]})
 

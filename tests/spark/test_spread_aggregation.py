@@ -16,8 +16,6 @@ import watersmeet as wm
 from tests.spark.queries import collect_rows, forget_batch, run_available, table_to_rows
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ROUNDS = 4
 ROWS = 60
 

@@ -23,8 +23,6 @@ from tests.spark.queries import collect_rows, table_to_rows
 from watersmeet.runtime.spark import progress_events
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 QUERY = "SELECT a.id AS a, b.id AS b FROM a [RANGE 4 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k"
 AGGREGATION = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 4 SECONDS] GROUP BY a.k EVERY 1 SECOND"
 NOOP: dict[str, Any] = {"format": "noop"}

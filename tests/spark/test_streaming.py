@@ -24,8 +24,6 @@ from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from ..properties.engine import Rows, assert_same
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 #: Cases with types that a parquet file can hold. They include one and several streams, ROWS windows, relations and
 #: self joins.
 SEEDS = tuple(range(100, 106))

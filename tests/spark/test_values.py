@@ -15,8 +15,6 @@ import watersmeet as wm
 from tests.spark.queries import collect_rows, table_to_rows
 from watersmeet.runtime.spark.spark_errors import translate_errors
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PRICES = [Decimal(cents).scaleb(-2) for cents in range(0, 2_000, 3)]
 CENTS = pa.array(PRICES, pa.decimal128(7, 2))
 TIMES = pa.array([0] * len(CENTS), pa.timestamp("us", "UTC"))

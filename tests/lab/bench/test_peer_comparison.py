@@ -157,7 +157,6 @@ def growth_points() -> list[GrowthPoint]:
     return list(measure_growth(0.001))
 
 
-@pytest.mark.xdist_group("growth")
 def test_growth_reports_time_per_row_over_the_smallest_size(growth_points: list[GrowthPoint]) -> None:
     assert [point.size for point in growth_points if point.dimension == "streams"] == [2, 3, 4, 5, 6]
     assert all(
@@ -167,7 +166,6 @@ def test_growth_reports_time_per_row_over_the_smallest_size(growth_points: list[
     )
 
 
-@pytest.mark.xdist_group("growth")
 def test_growth_is_saved_and_plotted_on_the_page(growth_points: list[GrowthPoint], tmp_path: Path) -> None:
     save_growth([point.to_dict() for point in growth_points], tmp_path)
     write_page(tmp_path)

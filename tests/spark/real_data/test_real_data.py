@@ -28,7 +28,6 @@ from .joins import (
 )
 
 pytestmark = [
-    pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is missing: {DATA}"),
 ]
 
