@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from random import Random
 
-from watersmeet.planner import costing
-from watersmeet.planner.costing import best_order
+from watersmeet.planner import probe_orders
+from watersmeet.planner.probe_orders import best_order
 
 
 def test_the_order_found_over_subsets_costs_as_little_as_the_best_of_all() -> None:
@@ -69,13 +69,13 @@ def test_only_allowed_orders_are_considered() -> None:
 
 
 def test_many_inputs_are_ordered_greedily_and_marked_as_inexact() -> None:
-    count = costing.MAX_EXACT_INPUTS + 1
+    count = probe_orders.MAX_EXACT_INPUTS + 1
     found = best_order(0, count, lambda known, rows, target: rows, lambda known, target: float(target))
     assert not found.exact
     assert found.order == tuple(range(1, count))
 
 
-def _cost(order: tuple[int, ...], loop_cost: costing.LoopCost, growth: costing.Fanout) -> float:
+def _cost(order: tuple[int, ...], loop_cost: probe_orders.LoopCost, growth: probe_orders.Fanout) -> float:
     known, rows, cost = frozenset({0}), 1.0, 0.0
     for target in order:
         cost += loop_cost(known, rows, target)

@@ -25,13 +25,19 @@ from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.join_predicates import is_orderable, is_range, split_comparison
-from watersmeet.operators.window_join.tactics.plan_defaults import choose_default_index
+from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import OperatorCost
+from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
+from watersmeet.planner.probe_orders import predict_in_orders
 from watersmeet.planner.workload import ResidualPredicate, Workload
 
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
+
+
+def predict_loops(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> JoinPrediction:
+    """Predict the cost of nested loops, with the indexes and intervals of the plan."""
+    return predict_in_orders(config, workload, LoopsModel(config, workload, profile, plan), plan)
 
 
 @dataclass(frozen=True)
@@ -126,9 +132,8 @@ class LoopsModel:
         return 1 + len(cuts)
 
     def _index(self, target: int) -> Index:
-        return self.plan.index(self.config.inputs[target].alias) or choose_default_index(
-            self.plan, keyed=bool(self.config.inputs[target].keys)
-        )
+        source = self.config.inputs[target]
+        return self.plan.index(source.alias) or find_tactic(self.plan).parts.default_index(keyed=bool(source.keys))
 
     def _held_rows(self, target: int) -> float:
         """Estimate the rows in a window. A lazy join stores rows for an interval longer, and probes all of them.

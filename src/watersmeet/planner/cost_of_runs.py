@@ -10,14 +10,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.admission import MIN_SLICE_ROWS
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import OperatorCost
+from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
+from watersmeet.planner.probe_orders import predict_in_orders
 from watersmeet.planner.workload import ArrivalPattern, Workload, length_to_seconds
 
 _MAX_PANES = 12.0
+
+
+def predict_runs(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> JoinPrediction:
+    """Predict the cost of grouped runs."""
+    return predict_in_orders(config, workload, RunsModel(config, workload, profile), plan)
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,25 @@ References: Ayad, Naughton, section 3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from watersmeet.algebra.plan import Tree, tree_leaves
+from watersmeet.algebra.plan import Plan, Tree, tree_leaves
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import OperatorCost
+from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
 from watersmeet.planner.workload import ResidualPredicate, Workload
 
 #: Maximum number of inputs for which every tree is considered, bushy ones included: 3ⁿ splits. With more, a tree adds
 #: one input at a time.
 MAX_BUSHY_INPUTS = 6
+
+
+def predict_tree(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> JoinPrediction:
+    """Predict the cost of the plan's tree, or of the cheapest tree if the plan leaves it open."""
+    model = TreeModel(config, workload, profile)
+    tree = model.best_tree() if plan.tree is None else plan.tree
+    return JoinPrediction(replace(plan, tree=tree), tuple(model.operator_costs(tree)), *model.kept_rows(tree))
 
 
 @dataclass(frozen=True, slots=True)

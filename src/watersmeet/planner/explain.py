@@ -18,8 +18,7 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.tactics.plan_defaults import list_open_parts
-from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.aggregation_costs import AggregationCosts, describe_placement, hold_full_windows
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.filling import fill_plan
@@ -216,7 +215,7 @@ class Explanation:
 
     def _orders(self) -> dict[str, list[str]]:
         """Return the probe order by origin; trees and W-joins have none."""
-        if not self.bound.is_aggregation and list_open_parts(self.plan).orders is None:
+        if not self.bound.is_aggregation and find_tactic(self.plan).parts.orders is None:
             return {}
         inputs = self.config.inputs
         return {

@@ -7,28 +7,17 @@ stays unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 
-from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
+from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.tactics.plan_defaults import (
-    ANY,
-    add_indexes,
-    fill_by_structure,
-    fill_intervals,
-    list_open_parts,
-)
+from watersmeet.operators.window_join.tactics.plan_defaults import add_indexes, fill_by_structure, fill_intervals
 from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.tactics.tactic import ANY
 from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.proposals import build_sized_index, list_index_kinds
 from watersmeet.planner.workload import Workload
-
-#: Maximum number of windows for which all combinations of index kinds are tried. With more, all windows have one kind.
-MAX_MIXED_WINDOWS = 3
-
-#: Maximum number of buckets of one hash index.
-MAX_BUCKETS = 1 << 20
 
 
 def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
@@ -37,12 +26,13 @@ def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     `config` is the join of this plan. If its algorithm cannot run any candidate, use the defaults that need no
     statistics.
     """
-    plan = fill_intervals(config, plan)
+    parts = find_tactic(plan).parts
+    plan = fill_intervals(config, plan, parts)
     candidates = [cost_plan(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
     for each in sorted(candidates, key=lambda each: each.cost.cpu_per_s):
         if can_run(config, each.plan):
-            return fill_by_structure(config, each.plan)
-    return fill_by_structure(config, plan)
+            return fill_by_structure(config, each.plan, parts)
+    return fill_by_structure(config, plan, parts)
 
 
 def can_run(config: JoinConfig, plan: Plan) -> bool:
@@ -56,14 +46,13 @@ def can_run(config: JoinConfig, plan: Plan) -> bool:
 
 def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
     """Yield the plan with every choice of indexes for the windows for which it names none."""
-    parts = list_open_parts(plan)
+    parts = find_tactic(plan).parts
     windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []
     if not windows:
         yield plan
         return
     if parts.indexes == ANY:
-        mixed = product(INDEX_KINDS, repeat=len(windows))
-        kinds = list(mixed) if len(windows) <= MAX_MIXED_WINDOWS else [(kind,) * len(windows) for kind in INDEX_KINDS]
+        kinds = list_index_kinds(len(windows))
     else:
         kinds = [tuple("hash" if each.keys else "list" for each in windows)]
     for chosen in kinds:
@@ -74,13 +63,3 @@ def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterato
                 for each, kind in zip(windows, chosen, strict=True)
             ],
         )
-
-
-def build_sized_index(kind: str, workload: Workload, number: int) -> Index:
-    """Return an index with as many buckets as the window has distinct keys, so that a bucket holds about one key."""
-    return Index(kind, {"list": 0, "hash": count_buckets(workload, number)}.get(kind, DEFAULT_NODE_ROWS))
-
-
-def count_buckets(workload: Workload, number: int) -> int:
-    distinct = [each.value for each in workload.inputs[number].distinct.values()]
-    return int(min(max(distinct, default=1.0), MAX_BUCKETS)) or 1

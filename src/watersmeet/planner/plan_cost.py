@@ -71,6 +71,19 @@ class OperatorCost:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinPrediction:
+    """Predicted work of one algorithm: everything between ingesting rows and emitting results.
+
+    `plan` has no open orders and no open tree. `stored_rows` and `stored_bytes` come on top of the base windows.
+    """
+
+    plan: Plan
+    operators: tuple[OperatorCost, ...]
+    stored_rows: float = 0.0
+    stored_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class PlanCost:
     """CPU seconds per second of stream by operator, bytes and rows of state, and rows out per second.
 

@@ -11,8 +11,9 @@ choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import permutations, product
 from random import Random
 
@@ -20,13 +21,13 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
-from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
-from watersmeet.planner.cost_of_trees import TreeModel
+from watersmeet.planner.algorithms import PROPOSALS
 from watersmeet.planner.costing import cost_plan
-from watersmeet.planner.filling import MAX_MIXED_WINDOWS, build_sized_index, can_run
+from watersmeet.planner.filling import can_run
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan
+from watersmeet.planner.proposals import Proposal
 from watersmeet.planner.workload import Workload
 from watersmeet.units import format_cores
 
@@ -47,54 +48,21 @@ class PlanSearch:
     costed: tuple[CostedPlan, ...] = ()
     trace: tuple[str, ...] = ()
 
-    def with_plans(self, plans: Iterator[Plan] | list[Plan]) -> PlanSearch:
+    def with_plans(self, plans: list[Plan]) -> PlanSearch:
         return replace(self, plans=(*self.plans, *plans))
 
 
 Rule = Callable[[PlanSearch], PlanSearch]
 
 
-def grouped_runs(search: PlanSearch) -> PlanSearch:
-    """Propose the production tactic, which runs every query."""
-    return search.with_plans([Plan("runs")])
+def _make_rule(propose: Proposal) -> Rule:
+    """Return the rule that adds proposed plans, under the name of the proposal."""
 
+    @wraps(propose)
+    def add_plans(search: PlanSearch) -> PlanSearch:
+        return search.with_plans(propose(search.config, search.workload, search.profile))
 
-def nested_loops(search: PlanSearch) -> PlanSearch:
-    """Propose the joins of Golab and Özsu without an index: eager, and lazy with τ = a tenth of the shortest window."""
-    plans = [Plan("eager-nlj")] if len(search.config.inputs) > 1 else []
-    return search.with_plans([*plans, *(_with_intervals(search, Plan("lazy-nlj")) if plans else ())])
-
-
-def hash_joins(search: PlanSearch) -> PlanSearch:
-    """Propose hash joins with as many buckets as a window has distinct keys, so that a bucket holds about one key."""
-    config = search.config
-    if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
-        return search
-    indexes = tuple((each.alias, build_sized_index("hash", search.workload, each.number)) for each in config.inputs)
-    return search.with_plans(
-        [Plan("eager-hash", indexes=indexes), *_with_intervals(search, Plan("lazy-hash", indexes=indexes))]
-    )
-
-
-def indexed_windows(search: PlanSearch) -> PlanSearch:
-    """Propose an index of any kind per window: the asymmetric joins of Kang et al."""
-    aliases = [each.alias for each in search.config.inputs]
-    if len(aliases) < 2:
-        return search
-    kinds = product(("list", "hash", "btree", "ttree"), repeat=len(aliases))
-    same = ((kind,) * len(aliases) for kind in ("list", "hash", "btree", "ttree"))
-    plans = []
-    for chosen in kinds if len(aliases) <= MAX_MIXED_WINDOWS else same:
-        indexes = [build_sized_index(kind, search.workload, i) for i, kind in enumerate(chosen)]
-        plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
-    return search.with_plans(plans)
-
-
-def join_trees(search: PlanSearch) -> PlanSearch:
-    """Propose the best tree of two-input joins, bushy trees included. Selections run before every join."""
-    if len(search.config.inputs) < 3:
-        return search
-    return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best_tree())])
+    return add_plans
 
 
 def share_out_buckets(search: PlanSearch) -> PlanSearch:
@@ -142,7 +110,7 @@ def cheapest_first(search: PlanSearch) -> PlanSearch:
     return replace(search, costed=tuple(sorted(search.costed, key=rank)))
 
 
-PROPOSING: tuple[Rule, ...] = (grouped_runs, nested_loops, hash_joins, indexed_windows, join_trees)
+PROPOSING: tuple[Rule, ...] = tuple(_make_rule(propose) for propose in PROPOSALS)
 RULES: tuple[Rule, ...] = (*PROPOSING, share_out_buckets, drop_what_cannot_run, predict_costs, cheapest_first)
 
 
@@ -215,13 +183,6 @@ def _describe_rule(rule: Rule, before: PlanSearch, after: PlanSearch) -> str:
     return (
         f"{name}: {f'{change:+d} plans' if change else 'resized' if after.plans != before.plans else 'nothing to do'}"
     )
-
-
-def _with_intervals(search: PlanSearch, plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with its intervals, if there is a time window to derive them from."""
-    full = fill_intervals(search.config, plan)
-    if full.evaluate_us:
-        yield full
 
 
 def _limit_buckets(search: PlanSearch, plan: Plan, most: int) -> Plan:

@@ -36,7 +36,14 @@ from watersmeet.operators.window_join.matches import (
     predicates_hold,
 )
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse_options
+from watersmeet.operators.window_join.tactics.tactic import (
+    PER_ORIGIN,
+    OpenParts,
+    Reach,
+    Search,
+    Tactic,
+    refuse_options,
+)
 from watersmeet.operators.window_join.work_counters import PROBE, WorkCounters
 
 #: New rows in one piece of an origin: small enough that the probed data stays in the cache and every core gets a piece.
@@ -361,4 +368,7 @@ def _are_valid_together(matches: PartialMatches) -> NDArray[np.bool_]:
     return matches.latest <= matches.end
 
 
-RUNS = Tactic("runs", "grouped runs, ours", compile_plan, kernel_thetas=False, prepare=prepare_runs)
+RUNS = Tactic(
+    "runs", "grouped runs, ours", compile_plan, OpenParts(PER_ORIGIN), kernel_thetas=False, prepare=prepare_runs
+)
+TACTICS = (RUNS,)

@@ -31,7 +31,15 @@ from watersmeet.operators.window_join.tactics.joined_rows import (
     join_subtrees,
     sort_by_latest,
 )
-from watersmeet.operators.window_join.tactics.tactic import DerivedState, Reach, Search, Tactic, refuse, refuse_options
+from watersmeet.operators.window_join.tactics.tactic import (
+    DerivedState,
+    OpenParts,
+    Reach,
+    Search,
+    Tactic,
+    refuse,
+    refuse_options,
+)
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Node = tuple[Tree, Tree]
@@ -215,5 +223,11 @@ def _update_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int],
 
 
 TREE = Tactic(
-    "tree", "Ayad, Naughton: tree of two-input joins", compile_plan, kernel_thetas=False, resume_plan=resume_plan
+    "tree",
+    "Ayad, Naughton: tree of two-input joins",
+    compile_plan,
+    OpenParts(has_tree=True),
+    kernel_thetas=False,
+    resume_plan=resume_plan,
 )
+TACTICS = (TREE,)

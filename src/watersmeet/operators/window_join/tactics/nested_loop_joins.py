@@ -29,7 +29,19 @@ from watersmeet.operators.window_join.tactics.nested_loops import (
     order_origin_anywhere,
     order_origin_first,
 )
-from watersmeet.operators.window_join.tactics.tactic import Search, Tactic, refuse, refuse_options, resolve_aliases
+from watersmeet.operators.window_join.tactics.tactic import (
+    ANY,
+    GLOBAL,
+    HASH,
+    HASH_WHERE_KEYED,
+    PER_ORIGIN,
+    OpenParts,
+    Search,
+    Tactic,
+    refuse,
+    refuse_options,
+    resolve_aliases,
+)
 
 
 def compile_naive_nlj(config: JoinConfig, plan: Plan) -> Search:
@@ -239,13 +251,33 @@ def _refuse_unused_index(config: JoinConfig, plan: Plan, loops: LoopPlan, window
         )
 
 
-NESTED_LOOP_JOINS = (
-    Tactic("naive-nlj", "Golab, Özsu: Naive Multi-Way NLJ", compile_naive_nlj),
-    Tactic("eager-nlj", "Golab, Özsu: Eager Multi-Way NLJ", compile_eager_nlj),
-    Tactic("lazy-nlj", "Golab, Özsu: Lazy Multi-Way NLJ", compile_lazy_nlj),
-    Tactic("general-lazy-nlj", "Golab, Özsu: General Lazy Multi-Way NLJ", compile_general_lazy_nlj),
-    Tactic("eager-hash", "Golab, Özsu: Multi-Way Hash Join, eager", compile_eager_hash),
-    Tactic("lazy-hash", "Golab, Özsu: Multi-Way Hash Join, lazy", compile_lazy_hash),
-    Tactic("hybrid-nlj-hash", "Golab, Özsu: Hybrid NLJ-Hash Join", compile_hybrid_nlj_hash),
-    Tactic("window-join", "Kang, Naughton, Viglas: window join with an index per window", compile_window_join),
+TACTICS = (
+    Tactic("naive-nlj", "Golab, Özsu: Naive Multi-Way NLJ", compile_naive_nlj, OpenParts(GLOBAL)),
+    Tactic("eager-nlj", "Golab, Özsu: Eager Multi-Way NLJ", compile_eager_nlj, OpenParts(PER_ORIGIN)),
+    Tactic("lazy-nlj", "Golab, Özsu: Lazy Multi-Way NLJ", compile_lazy_nlj, OpenParts(PER_ORIGIN, is_lazy=True)),
+    Tactic(
+        "general-lazy-nlj",
+        "Golab, Özsu: General Lazy Multi-Way NLJ",
+        compile_general_lazy_nlj,
+        OpenParts(PER_ORIGIN, is_lazy=True),
+    ),
+    Tactic("eager-hash", "Golab, Özsu: Multi-Way Hash Join, eager", compile_eager_hash, OpenParts(PER_ORIGIN, HASH)),
+    Tactic(
+        "lazy-hash",
+        "Golab, Özsu: Multi-Way Hash Join, lazy",
+        compile_lazy_hash,
+        OpenParts(PER_ORIGIN, HASH, is_lazy=True),
+    ),
+    Tactic(
+        "hybrid-nlj-hash",
+        "Golab, Özsu: Hybrid NLJ-Hash Join",
+        compile_hybrid_nlj_hash,
+        OpenParts(PER_ORIGIN, HASH_WHERE_KEYED),
+    ),
+    Tactic(
+        "window-join",
+        "Kang, Naughton, Viglas: window join with an index per window",
+        compile_window_join,
+        OpenParts(PER_ORIGIN, ANY),
+    ),
 )

@@ -1,17 +1,18 @@
-"""Parts of a plan that its author may leave open, by algorithm, and defaults for them that need no statistics.
+"""Defaults for the open parts of a plan (`OpenParts` of its tactic) that need no statistics.
 
 The planner fills open parts by cost where it has statistics (`planner.filling`). These defaults serve runs that have
-none. Both read the same table, so they agree about which parts an algorithm has.
+none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan, left_deep_tree
+from watersmeet.algebra.plan import Index, Plan, left_deep_tree
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.config import JoinConfig
+from watersmeet.operators.window_join.tactics.tactic import GLOBAL, PER_ORIGIN, OpenParts
 
 #: Evaluation interval of a lazy join, as a share of the shortest window.
 LAZY_SHARE = 0.1
@@ -19,54 +20,15 @@ LAZY_SHARE = 0.1
 #: An interval of this length or longer belongs to a window without an end in time.
 _UNBOUNDED_US = 1 << 50
 
-PER_ORIGIN, GLOBAL = "per origin", "global"
-HASH, HASH_WHERE_KEYED, ANY = "hash", "hash where keyed", "any"
 
-
-@dataclass(frozen=True, slots=True)
-class OpenParts:
-    """Parts of a plan that one algorithm reads: its orders, its indexes, its intervals, its tree."""
-
-    orders: str | None = None  # PER_ORIGIN or GLOBAL
-    indexes: str | None = None  # HASH, HASH_WHERE_KEYED or ANY
-    is_lazy: bool = False
-    has_tree: bool = False
-
-    @property
-    def probes_by_key_only(self) -> bool:
-        """Whether every loop needs an equality with the inputs bound before it."""
-        return self.orders == PER_ORIGIN and self.indexes == HASH
-
-
-_PARTS = {
-    "runs": OpenParts(PER_ORIGIN),
-    "naive-nlj": OpenParts(GLOBAL),
-    "eager-nlj": OpenParts(PER_ORIGIN),
-    "lazy-nlj": OpenParts(PER_ORIGIN, is_lazy=True),
-    "general-lazy-nlj": OpenParts(PER_ORIGIN, is_lazy=True),
-    "eager-hash": OpenParts(PER_ORIGIN, HASH),
-    "lazy-hash": OpenParts(PER_ORIGIN, HASH, is_lazy=True),
-    "hybrid-nlj-hash": OpenParts(PER_ORIGIN, HASH_WHERE_KEYED),
-    "window-join": OpenParts(PER_ORIGIN, ANY),
-    "hw-join": OpenParts(None, HASH),
-    "xjoin": OpenParts(None, HASH),
-    "tree": OpenParts(has_tree=True),
-}
-
-
-def list_open_parts(plan: Plan) -> OpenParts:
-    """Return the parts that the plan's algorithm reads. The other W-joins read none."""
-    return _PARTS["tree"] if plan.tree is not None else _PARTS.get(plan.algorithm, OpenParts())
-
-
-def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
+def fill_by_structure(config: JoinConfig, plan: Plan, parts: OpenParts) -> Plan:
     """Fill open parts from the query alone: orders that follow its predicates, indexes of the default size.
 
     `config` must be built from this plan, so that its orders are the pinned ones where the plan pins any.
     """
     if not config.stream_inputs:
         return plan
-    plan, parts = fill_intervals(config, plan), list_open_parts(plan)
+    plan = fill_intervals(config, plan, parts)
     aliases = [each.alias for each in config.inputs]
     first = config.stream_inputs[0]
     chain = [aliases[first], *(aliases[step.target] for step in config.orders[first])]
@@ -78,15 +40,13 @@ def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
         orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.stream_inputs}
         plan = add_orders(plan, orders.items())
     if parts.indexes is not None:
-        plan = add_indexes(
-            plan, [(each.alias, choose_default_index(plan, keyed=bool(each.keys))) for each in config.inputs]
-        )
+        plan = add_indexes(plan, [(each.alias, parts.default_index(keyed=bool(each.keys))) for each in config.inputs])
     return plan
 
 
-def fill_intervals(config: JoinConfig, plan: Plan) -> Plan:
+def fill_intervals(config: JoinConfig, plan: Plan, parts: OpenParts) -> Plan:
     """Give a lazy join without intervals a tenth of its shortest time window, if it has a time window."""
-    if not list_open_parts(plan).is_lazy or plan.evaluate_us or plan.expire_us:
+    if not parts.is_lazy or plan.evaluate_us or plan.expire_us:
         return plan
     interval_us = lazy_interval_us(config)
     return plan if interval_us is None else replace(plan, evaluate_us=interval_us, expire_us=interval_us)
@@ -102,12 +62,6 @@ def lazy_interval_us(config: JoinConfig) -> int | None:
     bounded_us = [each for each in kept_us if each < FOREVER_US]
     interval_us = max(1, int(min((each for each in bounded_us if each > 0), default=0) * LAZY_SHARE))
     return interval_us if bounded_us and interval_us < _UNBOUNDED_US else None
-
-
-def choose_default_index(plan: Plan, *, keyed: bool) -> Index:
-    """Return the default index of a window for which the plan names none."""
-    kind = list_open_parts(plan).indexes
-    return Index("hash", DEFAULT_BUCKETS) if kind == HASH or (kind == HASH_WHERE_KEYED and keyed) else Index()
 
 
 def add_orders(plan: Plan, orders: Iterable[tuple[str, tuple[str, ...]]]) -> Plan:

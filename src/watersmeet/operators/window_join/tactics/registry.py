@@ -1,22 +1,40 @@
-"""Every tactic by name, and the configuration of a window join by the tactic its plan names."""
+"""Every tactic by name, and the configuration of a window join by the tactic its plan names.
+
+A module of this package lists its tactics in `TACTICS`, and this registry finds them there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.errors import PlanError, listing
+from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.shed.sampling import build_drop_boxes
+from watersmeet.operators.window_join import tactics
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
-from watersmeet.operators.window_join.tactics.grouped_runs import RUNS
 from watersmeet.operators.window_join.tactics.join_tree import TREE
-from watersmeet.operators.window_join.tactics.nested_loop_joins import NESTED_LOOP_JOINS
 from watersmeet.operators.window_join.tactics.plan_defaults import fill_by_structure
 from watersmeet.operators.window_join.tactics.tactic import Tactic, refuse
-from watersmeet.operators.window_join.tactics.w_joins import W_JOINS
 
-TACTICS = {tactic.name: tactic for tactic in (RUNS, *NESTED_LOOP_JOINS, *W_JOINS, TREE)}
+
+def _collect_tactics() -> dict[str, Tactic]:
+    """Return the tactics that the modules of this package list, by name, in the order of the modules' names."""
+    found: dict[str, Tactic] = {}
+    for module in iter_modules(tactics.__path__, f"{tactics.__name__}."):
+        listed: tuple[Tactic, ...] = (
+            () if module.name == __name__ else getattr(import_module(module.name), "TACTICS", ())
+        )
+        for tactic in listed:
+            if tactic.name in found:
+                raise InternalError(f'two tactics have the name "{tactic.name}"')
+            found[tactic.name] = tactic
+    return found
+
+
+TACTICS = _collect_tactics()
 
 
 def find_tactic(plan: Plan) -> Tactic:
@@ -40,7 +58,7 @@ def compile_join_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="remove the tree or the algorithm from the plan")
     config = build_join_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
-    full = fill_by_structure(config, plan)
+    full = fill_by_structure(config, plan, tactic.parts)
     if full.global_order != plan.global_order:
         config = build_join_config(bound, full, kernel_thetas=tactic.kernel_thetas)
     config = replace(config, plan=full)

@@ -1,11 +1,11 @@
-"""The interface of a tactic: a name, a reference, a check of the plan that pins it, and a search for matches."""
+"""The interface of a tactic: a name, a reference, the parts of a plan that it reads, and a search for matches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PartialMatches
@@ -29,6 +29,37 @@ class DerivedState:
     value: object = None
 
 
+PER_ORIGIN, GLOBAL = "per origin", "global"
+HASH, HASH_WHERE_KEYED, ANY = "hash", "hash where keyed", "any"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenParts:
+    """Parts of a plan that one algorithm reads and that a caller may leave open: orders, indexes, intervals, a tree.
+
+    The planner fills them by cost where it has statistics (`planner.filling`), and `plan_defaults` elsewhere.
+    """
+
+    orders: str | None = None  # PER_ORIGIN or GLOBAL
+    indexes: str | None = None  # HASH, HASH_WHERE_KEYED or ANY
+    is_lazy: bool = False
+    has_tree: bool = False
+
+    @property
+    def probes_by_key_only(self) -> bool:
+        """Whether every loop needs an equality with the inputs bound before it."""
+        return self.orders == PER_ORIGIN and self.indexes == HASH
+
+    def default_index(self, *, keyed: bool) -> Index:
+        """Return the index of a window for which the plan names none; `keyed` windows have an equality.
+
+        >>> str(OpenParts(PER_ORIGIN, HASH).default_index(keyed=False)), str(OpenParts().default_index(keyed=True))
+        ('hash(1021)', 'list')
+        """
+        is_hashed = self.indexes == HASH or (self.indexes == HASH_WHERE_KEYED and keyed)
+        return Index("hash", DEFAULT_BUCKETS) if is_hashed else Index()
+
+
 @dataclass(frozen=True, slots=True)
 class Tactic:
     """An algorithm of a paper.
@@ -41,6 +72,7 @@ class Tactic:
     name: str
     reference: str
     compile_plan: Callable[[JoinConfig, Plan], Search]
+    parts: OpenParts = OpenParts()
     kernel_thetas: bool = True
     resume_plan: Callable[[JoinConfig, Plan, DerivedState], Search] | None = None
     prepare: Callable[[JoinConfig, dict[int, Pane]], None] | None = None

@@ -49,7 +49,15 @@ from watersmeet.operators.window_join.matches import (
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.loop_stages import MAX_MATCHES
 from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES, choose_indexes
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse, refuse_options
+from watersmeet.operators.window_join.tactics.tactic import (
+    HASH,
+    OpenParts,
+    Reach,
+    Search,
+    Tactic,
+    refuse,
+    refuse_options,
+)
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
 
@@ -267,6 +275,7 @@ def _build_tactic(
     algorithm: WJoinKernel,
     options: ReadOptions,
     *,
+    indexes: str | None = None,
     needs_one_window: bool = False,
     prunes_per_stream: bool = True,
 ) -> Tactic:
@@ -280,18 +289,19 @@ def _build_tactic(
             needs_one_window=needs_one_window,
             prunes_per_stream=prunes_per_stream,
         ),
+        OpenParts(indexes=indexes),
     )
 
 
-NLW_JOIN = _build_tactic("nlw-join", NLW, _no_options)
-HW_JOIN = _build_tactic("hw-join", HW, _hash_options)
-MW_JOIN = _build_tactic("mw-join", MW, _no_options, needs_one_window=True)
-GCA = _build_tactic("gca", MW, _no_options, prunes_per_stream=False)
-LCA = _build_tactic("lca", MW, _no_options)
-RIPPLE_JOIN = _build_tactic("ripple-join", RIPPLE, _cleanup_options, prunes_per_stream=False)
-XJOIN = _build_tactic("xjoin", X, _hash_and_cleanup_options, prunes_per_stream=False)
-
-W_JOINS = (NLW_JOIN, HW_JOIN, MW_JOIN, GCA, LCA, RIPPLE_JOIN, XJOIN)
+TACTICS = (
+    _build_tactic("nlw-join", NLW, _no_options),
+    _build_tactic("hw-join", HW, _hash_options, indexes=HASH),
+    _build_tactic("mw-join", MW, _no_options, needs_one_window=True),
+    _build_tactic("gca", MW, _no_options, prunes_per_stream=False),
+    _build_tactic("lca", MW, _no_options),
+    _build_tactic("ripple-join", RIPPLE, _cleanup_options, prunes_per_stream=False),
+    _build_tactic("xjoin", X, _hash_and_cleanup_options, indexes=HASH, prunes_per_stream=False),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""Plans that the planner compares: each function proposes the plans of one family of algorithms for a query.
+
+`planner.algorithms` names the function of each algorithm. The search costs all proposals and fills their orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
+from watersmeet.operators.window_join.config import JoinConfig
+from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
+from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.planner.cost_of_trees import TreeModel
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Workload
+
+Proposal = Callable[[JoinConfig, Workload, Profile], list[Plan]]
+
+#: Maximum number of windows for which all combinations of index kinds are tried. With more, all windows have one kind.
+MAX_MIXED_WINDOWS = 3
+
+#: Maximum number of buckets of one hash index.
+MAX_BUCKETS = 1 << 20
+
+
+def grouped_runs(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose the production tactic, which runs every query."""
+    return [Plan("runs")]
+
+
+def nested_loops(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose the joins of Golab and Özsu without an index: eager, and lazy with τ = a tenth of the shortest window."""
+    if len(config.inputs) < 2:
+        return []
+    return [Plan("eager-nlj"), *_with_intervals(config, Plan("lazy-nlj"))]
+
+
+def hash_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose hash joins with as many buckets as a window has distinct keys, so that a bucket holds about one key."""
+    if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
+        return []
+    indexes = tuple((each.alias, build_sized_index("hash", workload, each.number)) for each in config.inputs)
+    return [Plan("eager-hash", indexes=indexes), *_with_intervals(config, Plan("lazy-hash", indexes=indexes))]
+
+
+def indexed_windows(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose an index of any kind per window: the asymmetric joins of Kang et al."""
+    aliases = [each.alias for each in config.inputs]
+    if len(aliases) < 2:
+        return []
+    plans = []
+    for kinds in list_index_kinds(len(aliases)):
+        indexes = [build_sized_index(kind, workload, i) for i, kind in enumerate(kinds)]
+        plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
+    return plans
+
+
+def join_trees(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose the best tree of two-input joins, bushy trees included. Selections run before every join."""
+    if len(config.inputs) < 3:
+        return []
+    return [Plan("tree", tree=TreeModel(config, workload, profile).best_tree())]
+
+
+def list_index_kinds(windows: int) -> list[tuple[str, ...]]:
+    """List the kinds of indexes to try: every combination for a few windows, one kind for all of many windows."""
+    if windows <= MAX_MIXED_WINDOWS:
+        return list(product(INDEX_KINDS, repeat=windows))
+    return [(kind,) * windows for kind in INDEX_KINDS]
+
+
+def build_sized_index(kind: str, workload: Workload, number: int) -> Index:
+    """Return an index with as many buckets as the window has distinct keys, so that a bucket holds about one key."""
+    return Index(kind, {"list": 0, "hash": count_buckets(workload, number)}.get(kind, DEFAULT_NODE_ROWS))
+
+
+def count_buckets(workload: Workload, number: int) -> int:
+    distinct = [each.value for each in workload.inputs[number].distinct.values()]
+    return int(min(max(distinct, default=1.0), MAX_BUCKETS)) or 1
+
+
+def _with_intervals(config: JoinConfig, plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with its intervals, if there is a time window to derive them from."""
+    full = fill_intervals(config, plan, find_tactic(plan).parts)
+    if full.evaluate_us:
+        yield full
