@@ -12,8 +12,9 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.window_join.tactics.registry import TACTICS
-from watersmeet.runtime.embedded.run import AggregationRun, bind_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import MIN_PLANNING_ROWS
 
 BAND = "a.x >= b.x - 2 AND a.x <= b.x + 2 AND b.x >= c.x - 2 AND b.x <= c.x + 2"
@@ -217,10 +218,10 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
     for plan in (None, wm.plan(), wm.plan(early=["c"]), wm.plan(early=["b", "c"])):
         explanation, run = wm.explain(text, over, plan=plan), wm.run(text, over, plan=plan)
         assert explanation.plan == run.config.plan
-        assert isinstance(run, AggregationRun)
+        assert isinstance(run.operator, AggregateOperator)
         inputs = run.config.inputs
         orders = {
-            inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]]
+            inputs[i].alias: [inputs[step.target].alias for step in run.operator.config.join.orders[i]]
             for i in run.config.stream_inputs
         }
         assert explanation.to_dict()["orders"] == orders

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
+from watersmeet.operators.window_join.operator import WindowJoinOperator
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.runtime.embedded import run as embedded
 
@@ -129,7 +130,9 @@ def run_join(
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
     run = embedded.start_run(join_query(streams), sources, plan)
     if only_count:
-        run.config = replace(run.config, outputs=(), result=pa.schema([]))
+        assert isinstance(run.operator, WindowJoinOperator)
+        config = replace(run.operator.config, outputs=(), result=pa.schema([]))
+        run.operator = replace(run.operator, config=config)
     run.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})
     measured_rows = {name: table.filter(table["ts"].to_numpy() >= fill) for name, table in tables.items()}
     before = _total_comparisons(run.tally)

@@ -22,7 +22,7 @@ from watersmeet.calibration.measurement import fit_weights, measure_cpu
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.state import empty_state
 from watersmeet.operators.aggregate.step import step
-from watersmeet.operators.window_join.admission import InputBatch
+from watersmeet.operators.protocol import InputBatch
 from watersmeet.planner.aggregation_costs import cost_placement
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload

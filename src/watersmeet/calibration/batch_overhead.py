@@ -29,7 +29,7 @@ from watersmeet.calibration.measurement import (
     fit_weights,
     measure_cpu,
 )
-from watersmeet.operators.window_join.admission import InputBatch
+from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.state import empty_state

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.errors import InternalError
-from watersmeet.operators.window_join.admission import InputBatch, ReleasedRows, build_pane
+from watersmeet.operators.protocol import InputBatch
+from watersmeet.operators.window_join.admission import ReleasedRows, build_pane
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.tactics.registry import compile_join_config

@@ -97,7 +97,7 @@ class ExpressionParser(TokenReader):
             tightest = operator.binding  # so `a LIKE 'b' || 'c'` is not `(a LIKE 'b') || 'c'`
         return expr
 
-    def _find_operator(self) -> Operator | None:
+    def _find_operator(self) -> OperatorSyntax | None:
         token = self._current
         if token.kind is not TokenKind.SYMBOL:
             self._refuse_time_zone()
@@ -383,29 +383,29 @@ def _check_count(name: str, args: tuple[Expr, ...], expected: str, count: int, s
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorSyntax:
     """An operator after its first operand: `parse` gets that operand and the start of its text."""
 
     binding: Binding
     parse: Callable[[ExpressionParser, Expr, int], Expr]
 
 
-_OPERATORS: dict[str, Operator] = {
-    "OR": Operator(Binding.OR, ExpressionParser._parse_chain),
-    "AND": Operator(Binding.AND, ExpressionParser._parse_chain),
-    "IS": Operator(Binding.TEST, ExpressionParser._parse_null_test),
-    **dict.fromkeys((*COMPARISONS, "!="), Operator(Binding.TEST, ExpressionParser._parse_comparison)),
-    "IN": Operator(Binding.TEST, ExpressionParser._parse_membership),
-    "BETWEEN": Operator(Binding.TEST, ExpressionParser._parse_between),
-    "LIKE": Operator(Binding.TEST, ExpressionParser._parse_like),
-    "||": Operator(Binding.CONCATENATION, ExpressionParser._parse_chain),
+_OPERATORS: dict[str, OperatorSyntax] = {
+    "OR": OperatorSyntax(Binding.OR, ExpressionParser._parse_chain),
+    "AND": OperatorSyntax(Binding.AND, ExpressionParser._parse_chain),
+    "IS": OperatorSyntax(Binding.TEST, ExpressionParser._parse_null_test),
+    **dict.fromkeys((*COMPARISONS, "!="), OperatorSyntax(Binding.TEST, ExpressionParser._parse_comparison)),
+    "IN": OperatorSyntax(Binding.TEST, ExpressionParser._parse_membership),
+    "BETWEEN": OperatorSyntax(Binding.TEST, ExpressionParser._parse_between),
+    "LIKE": OperatorSyntax(Binding.TEST, ExpressionParser._parse_like),
+    "||": OperatorSyntax(Binding.CONCATENATION, ExpressionParser._parse_chain),
     **{
-        sign: Operator(Binding.SUM if sign in "+-" else Binding.PRODUCT, ExpressionParser._parse_arithmetic)
+        sign: OperatorSyntax(Binding.SUM if sign in "+-" else Binding.PRODUCT, ExpressionParser._parse_arithmetic)
         for sign in ARITHMETIC
     },
 }
 _NEGATABLE = ("IN", "BETWEEN", "LIKE", "NULL")
-_NEGATED = Operator(Binding.TEST, ExpressionParser._parse_negated_test)
+_NEGATED = OperatorSyntax(Binding.TEST, ExpressionParser._parse_negated_test)
 
 _OPERANDS: dict[str, Callable[[ExpressionParser, Token], Expr]] = {
     "NULL": lambda _, token: Literal(None, pa.null(), span=token.span),

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.operators.aggregate.estimates import run_estimates
 from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.generators.aggregation_cases import SavedStateParts
 from watersmeet.errors import QueryError, WatersmeetError
 from watersmeet.operators.aggregate.compaction import compact_state
-from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
-from watersmeet.runtime.embedded.run import AggregationRun, bind_query
-from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
+from watersmeet.operators.aggregate.operator import AggregateOperator
+from watersmeet.runtime.embedded.run import bind_query
 
 Row = tuple[Any, ...]
 Timeline = Mapping[str, list[Any]]
@@ -172,25 +172,25 @@ def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str
         table.slice(start, stop - start) for start, stop in zip((0, *cuts), (*cuts, table.num_rows), strict=True)
     ]
     run = wm.run(query, {"s": wm.stream(batches, time="ts")}, plan=wm.plan())
-    assert isinstance(run, AggregationRun)
+    assert isinstance(run.operator, AggregateOperator)
     kept = SavedStateParts()
     found: list[pa.RecordBatch] = []
     for rows in batches:
         found += run.advance({"s": rows})
         kept.save(run.state)
         if restart == "bytes":
-            run.state = deserialize_state(run.config, serialize_state(run.state))
+            run.restore_state(run.save_state())
         elif restart == "parts":
-            run.state = kept.restore(run.config)
+            run.state = kept.restore(run.operator.config)
         elif restart == "compacted":
-            run.state = compact_state(run.config, run.state)
+            run.state = compact_state(run.operator.config, run.state)
     return pa.Table.from_batches([*found, *run.finish()], run.result)
 
 
 def test_a_shedding_aggregation_shows_the_same_groups_when_nothing_is_shed() -> None:
     for query, timeline in _timelines():
         sources = _sources({"s": pa.table(timeline)})
-        estimated = start_shed_aggregation(bind_query(query, sources), sources, wm.plan(), every_row=False).collect()
+        estimated = run_estimates(bind_query(query, sources), sources).collect()
         bare = estimated.select([name for name in estimated.column_names if not name.endswith(("_stderr", "_bound"))])
         assert [str(row) for row in _rows(bare)] == [str(row) for row in _rows(wm.collect(query, sources))], query
 

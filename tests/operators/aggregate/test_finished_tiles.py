@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.operators.aggregate.estimates import run_estimates
 from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.generators.aggregation_cases import SavedStateParts
 from watersmeet.operators.aggregate.compaction import compact_state
-from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
-from watersmeet.runtime.embedded.run import AggregationRun, bind_query
-from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
+from watersmeet.operators.aggregate.operator import AggregateOperator
+from watersmeet.runtime.embedded.run import bind_query
 
 Row = tuple[Any, ...]
 Timeline = Mapping[str, list[Any]] | list[int]
@@ -42,7 +42,7 @@ def collect_rows(query: str, **timelines: Timeline) -> list[Row]:
     for names in early:
         assert rows_of(wm.collect(query, sources, plan=wm.plan(early=names))) == wanted, names
     if "ROWS" not in query:
-        estimated = start_shed_aggregation(bound, sources, wm.plan(), every_row=False).collect()
+        estimated = run_estimates(bound, sources).collect()
         bare = estimated.select([name for name in estimated.column_names if not name.endswith(("_stderr", "_bound"))])
         assert [(at, *map(int, row)) for at, *row in rows_of(bare)] == wanted, "shedding"
     return wanted
@@ -199,18 +199,18 @@ def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...
         for name, table in tables.items()
     }
     run = wm.run(query, sources, plan=wm.plan())
-    assert isinstance(run, AggregationRun)
+    assert isinstance(run.operator, AggregateOperator)
     kept = SavedStateParts()
     found: list[pa.RecordBatch] = []
     for number, (start, stop) in enumerate(bounds):
         found += run.advance({name: table.slice(start, stop - start) for name, table in tables.items()})
         kept.save(run.state)
         if restart == "bytes":
-            run.state = deserialize_state(run.config, serialize_state(run.state))
+            run.restore_state(run.save_state())
         elif restart == "parts":
-            run.state = kept.restore(run.config)
+            run.state = kept.restore(run.operator.config)
         elif restart == "compacted":
-            run.state = compact_state(run.config, run.state)
+            run.state = compact_state(run.operator.config, run.state)
         elif restart == "another plan":
             run.replan(wm.plan(early=("a", "b")[: 1 + number % 2]))
     return pa.Table.from_batches([*found, *run.finish()], run.result)

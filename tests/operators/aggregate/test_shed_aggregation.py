@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.operators.aggregate.estimates import run_estimates
 from watersmeet.errors import InputError, PlanError
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
 GROUPED = """
     SELECT a.g AS g, COUNT(*) AS n, COUNT(a.x) AS present, SUM(a.x) AS total,
@@ -74,11 +74,7 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
         tables = tables_of(Random(seed), 60, 300, 6)
         exact = wm.collect(query, streams_of(Random(seed), tables)).to_pylist()
         sources = streams_of(Random(seed), tables)
-        estimated = (
-            start_shed_aggregation(bind_query(query, sources), sources, wm.plan(), every_row=False)
-            .collect()
-            .to_pylist()
-        )
+        estimated = run_estimates(bind_query(query, sources), sources).collect().to_pylist()
         assert round_rows(estimated) == round_rows(exact), f"seed {seed}"
         assert all((row[f"{name}_stderr"] or 0) == 0 for row in estimated for name in ("n", "total", "mean"))
 

@@ -8,19 +8,17 @@ import pytest
 import watersmeet as wm
 from watersmeet.errors import InputError
 from watersmeet.operators.aggregate import compaction, tables
-from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
-from watersmeet.runtime.embedded.run import AggregationRun
+from watersmeet.operators.protocol import SavedPart
+from watersmeet.runtime.embedded.run import EmbeddedRun
 
 QUERY = """SELECT a.k, COUNT(*) AS n, MAX(b.s) AS last FROM a [RANGE 5 MILLISECONDS], b [RANGE 5 MILLISECONDS]
            WHERE a.k = b.k GROUP BY a.k EVERY 1 MILLISECOND"""
 
 
-def running(query: str = QUERY, early: tuple[str, ...] = ("b",)) -> AggregationRun:
+def running(query: str = QUERY, early: tuple[str, ...] = ("b",)) -> EmbeddedRun:
     fields: dict[str, pa.DataType] = {"ts": pa.int64(), "k": pa.string(), "s": pa.string()}
     nothing = pa.schema(fields).empty_table()
-    run = wm.run(query, {name: wm.stream([nothing], time="ts") for name in ("a", "b")}, plan=wm.plan(early=early))
-    assert isinstance(run, AggregationRun)
-    return run
+    return wm.run(query, {name: wm.stream([nothing], time="ts") for name in ("a", "b")}, plan=wm.plan(early=early))
 
 
 def batch(number: int) -> dict[str, pa.Table]:
@@ -36,7 +34,7 @@ def test_state_does_not_grow_with_expired_values(monkeypatch: pytest.MonkeyPatch
     run, sizes = running(), list[int]()
     for number in range(60):
         run.advance(batch(number))
-        sizes.append(len(serialize_state(run.state)))
+        sizes.append(sum(len(part.blob) for part in run.save_state()))
     assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
     assert run.state.result.group_numbering.used < 300
 
@@ -44,7 +42,7 @@ def test_state_does_not_grow_with_expired_values(monkeypatch: pytest.MonkeyPatch
 def test_a_run_resumes_from_bytes() -> None:
     one, other = running(), running()
     for number in range(5):
-        other.state = deserialize_state(other.config, serialize_state(other.state))
+        other.restore_state(other.save_state())
         assert one.advance(batch(number)) == other.advance(batch(number))
 
 
@@ -52,6 +50,8 @@ def test_bytes_of_a_different_query_are_refused() -> None:
     run = running()
     other = running("SELECT COUNT(*) AS n FROM a [LANDMARK]", ())
     with pytest.raises(InputError, match="belongs to a different query"):
-        deserialize_state(other.config, serialize_state(run.state))
+        other.restore_state(run.save_state())
+    first, *rest = run.save_state()
+    damaged = SavedPart(first.input_number, first.kind, bytes(first.blob)[:-1] + b"?")
     with pytest.raises(InputError, match="damaged"):
-        deserialize_state(run.config, serialize_state(run.state)[:-1] + b"?")
+        run.restore_state([damaged, *rest])

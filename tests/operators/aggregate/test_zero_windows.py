@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.operators.aggregate.estimates import run_estimates
 from tests.operators.aggregate.test_emitted_groups import collect_emitted_rows
 from tests.operators.aggregate.test_shed_aggregation import round_rows, streams_of, tables_of
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
 COUNTS = "SELECT s.k, COUNT(*) AS n, SUM(s.x) AS total FROM s [RANGE 0 SECONDS] GROUP BY s.k EVERY {} MICROSECONDS"
 
@@ -66,11 +66,7 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
         tables = tables_of(Random(seed), 60, 30, 3)
         exact = wm.collect(query, streams_of(Random(seed), tables)).to_pylist()
         sources = streams_of(Random(seed), tables)
-        estimated = (
-            start_shed_aggregation(bind_query(query, sources), sources, wm.plan(), every_row=False)
-            .collect()
-            .to_pylist()
-        )
+        estimated = run_estimates(bind_query(query, sources), sources).collect().to_pylist()
         assert round_rows(estimated) == round_rows(exact), f"seed {seed}"
         shown += len(exact)
     assert shown

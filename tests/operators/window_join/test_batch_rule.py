@@ -8,8 +8,8 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
+from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.window_join import pane
-from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.pane import GroupedRun, Pane

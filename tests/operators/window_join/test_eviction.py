@@ -8,8 +8,8 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
+from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.window_join import state
-from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
 from watersmeet.operators.window_join.tactics.registry import compile_join_config

@@ -17,7 +17,7 @@ from tests.properties.generators.random_plans import random_plans
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError
-from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state
+from watersmeet.runtime.embedded.incremental import restore_run, serialize_run
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
 SEEDS = scale_volume(30)
@@ -31,7 +31,7 @@ def test_serializing_state_after_every_batch_changes_nothing(chunk: int) -> None
         found: list[pa.RecordBatch] = []
         for tables in rounds:
             found += run.advance(tables)
-            run.state = deserialize_state(run.config, serialize_state(run.state))
+            run.restore_state(run.save_state())
         assert result_rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
@@ -57,19 +57,21 @@ def test_a_batch_does_not_modify_the_state_before_it() -> None:
         case = generate_case(seed)
         run, rounds = start_run(case, Random(seed))
         for tables in rounds:
-            before, state = serialize_state(run.state), run.state
+            before, state = run.save_state(), run.state
             run.advance(tables)
-            assert serialize_state(state) == before, f"seed {seed}"
+            run.state = state
+            assert run.save_state() == before, f"seed {seed}"
+            run.advance(tables)
 
 
 def test_damaged_state_is_refused() -> None:
     run, rounds = start_run(generate_case(3), Random(3))
     for tables in rounds:
         run.advance(tables)
-    blob = serialize_state(run.state)
+    blob = serialize_run(run)
     for damaged in (b"", b"nonsense", blob[:-1], blob[:20] + bytes([blob[20] ^ 1]) + blob[21:]):
-        with pytest.raises(InputError, match="state"):
-            deserialize_state(run.config, damaged)
+        with pytest.raises(InputError, match="saved run"):
+            restore_run(run, damaged)
 
 
 def start_run(case: QueryCase, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:

@@ -15,7 +15,6 @@ from tests.properties.generators.random_plans import random_tree_plan
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state
 from watersmeet.sources.declarations import Stream
 
 QUERY = (
@@ -54,7 +53,7 @@ def test_losing_node_results_after_every_other_batch_changes_nothing(chunk: int)
         for number, tables in enumerate(rounds):
             found += run.advance(tables)
             if number % 2:
-                run.state = deserialize_state(run.config, serialize_state(run.state))
+                run.restore_state(run.save_state())
         assert result_rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 

@@ -32,16 +32,14 @@ from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal_reason
+from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.serialization import (
     AggregatePart,
-    deserialize_state,
     restore_from_parts,
-    serialize_state,
     split_into_parts,
 )
 from watersmeet.operators.aggregate.state import AggregateState
-from watersmeet.operators.window_join.serialization import SavedPart
-from watersmeet.runtime.embedded.run import AggregationRun
+from watersmeet.operators.protocol import SavedPart
 
 MAX_INSTANTS = 12
 #: Maximum rows per source for 1, 2, … sources: the oracle examines every combination.
@@ -227,18 +225,18 @@ def collect_groups_arriving(
             idle=idle,
         )
     run = watersmeet.run(watersmeet.sql(case.text), streams, plan=rng.choice(plans))
-    assert isinstance(run, AggregationRun)
+    assert isinstance(run.operator, AggregateOperator)
     rounds = [dict(each) for each in _list_rounds(arrivals)]
     kept = SavedStateParts()
     batches: list[pa.RecordBatch] = []
     try:
         for number, tables in enumerate(rounds):
             if rng.random() < 0.3:
-                run.state = deserialize_state(run.config, serialize_state(run.state))
+                run.restore_state(run.save_state())
             elif number and rng.random() < 0.3:
-                run.state = kept.restore(run.config)
+                run.state = kept.restore(run.operator.config)
             if rng.random() < 0.3:
-                run.state = compact_state(run.config, run.state)
+                run.state = compact_state(run.operator.config, run.state)
             if rng.random() < 0.3:
                 run.replan(rng.choice(plans))
             batches += run.advance(tables, last=number == len(rounds) - 1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.properties.mutants.mutant import Original, single_patch_mutant
+from watersmeet.operators import build
 from watersmeet.operators.aggregate import (
     attributes,
     codes,
@@ -20,9 +21,9 @@ from watersmeet.operators.aggregate import (
     tables,
     validity,
 )
+from watersmeet.operators.aggregate import operator as aggregate_operator
 from watersmeet.operators.aggregate import window_changes as events
 from watersmeet.operators.window_join import row_counter
-from watersmeet.runtime.embedded import run as embedded
 
 
 def _ends_later_by(more_us: int) -> Callable[[Original], Original]:
@@ -104,11 +105,10 @@ def _not_taken_back(undone: Original) -> Original:
 def _evaluated_at(shift_us: int) -> Callable[[Original], Original]:
     def make(take_step: Original) -> Original:
         def step_at_shifted_time(
-            settings: Any, state: Any, input_batches: Any, watermark_us: int, future_us: int
+            settings: Any, state: Any, input_batches: Any, watermark_us: int, future_us: int, newest_us: int
         ) -> Any:
-            return take_step(
-                settings, state, input_batches, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0)
-            )
+            shifted_us = future_us + (shift_us if abs(future_us) < 2**61 else 0)
+            return take_step(settings, state, input_batches, watermark_us, shifted_us, newest_us)
 
         return step_at_shifted_time
 
@@ -158,8 +158,8 @@ AGGREGATION_MUTANTS = (
     single_patch_mutant("sums wrap", measures, "_has_wrapped", _wrapped_sums),
     single_patch_mutant("MIN and MAX are each other", codes.OrderCodes, "rank", _smallest_for_largest),
     single_patch_mutant("what is shown for now is not taken back", events.WindowChanges, "invert", _not_taken_back),
-    single_patch_mutant("evaluation a microsecond before the watermark", embedded, "aggregate_step", _evaluated_at(-1)),
-    single_patch_mutant("HAVING is ignored", embedded, "build_aggregate_config", _having_ignored),
+    single_patch_mutant("evaluation a microsecond before the watermark", aggregate_operator, "step", _evaluated_at(-1)),
+    single_patch_mutant("HAVING is ignored", build, "build_aggregate_config", _having_ignored),
     single_patch_mutant("pair windows a microsecond too long", config, "compute_pair_bounds_us", _pairs_longer),
     single_patch_mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
     single_patch_mutant(

@@ -17,6 +17,7 @@ from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call_kernel
 from watersmeet.operators.window_join import admission, driver, matches, pane, row_counter, state
+from watersmeet.operators.window_join import operator as join_operator
 from watersmeet.operators.window_join.tactics import grouped_runs
 from watersmeet.runtime import watermark
 from watersmeet.runtime.embedded import run as embedded
@@ -242,12 +243,12 @@ def _never_ending(take_step: Original) -> Original:
 
 
 def _counted_per_alias(account: Original) -> Original:
-    def count_per_alias(run: Any, stepped: Any, shed: Any) -> None:
+    def count_per_alias(run: Any, counters: Any, shed: Any) -> None:
         for i in run.config.stream_inputs:
             entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
-            entry.arrived += stepped.counters.arrived[i]
-            entry.late += stepped.counters.late[i]
-            entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
+            entry.arrived += counters.arrived[i]
+            entry.late += counters.late[i]
+            entry.kept += counters.arrived[i] - counters.late[i]
 
     return count_per_alias
 
@@ -262,7 +263,7 @@ JOIN_MUTANTS = (
     single_patch_mutant("TUMBLE as a sliding window", admission, "_compute_tumble_ends", _sliding_tumble),
     single_patch_mutant("TUMBLE one microsecond too long", admission, "_compute_tumble_ends", _tumble_one_longer),
     single_patch_mutant("a row at the watermark is late", driver, "drop_late_rows", _late_at_the_watermark),
-    single_patch_mutant("a batch makes its own rows late", embedded, "join_batch", _late_by_its_own_batch),
+    single_patch_mutant("a batch makes its own rows late", join_operator, "iter_join_batch", _late_by_its_own_batch),
     single_patch_mutant("late rows are joined", driver, "drop_late_rows", _keep_late_rows),
     single_patch_mutant("the watermark is not rounded", watermark.Watermark, "_stream_watermark_us", _without_rounding),
     single_patch_mutant("lateness is forgotten", watermark.Watermark, "_stream_watermark_us", _without_lateness),
@@ -286,7 +287,7 @@ JOIN_MUTANTS = (
     single_patch_mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
     single_patch_mutant("ROWS holds one row too few", row_counter, "push_rows", _capacity_of(-1)),
     single_patch_mutant("rows are counted before the watermark", driver, "release_rows", _not_waiting),
-    single_patch_mutant("what waits when the input ends is lost", embedded, "join_batch", _never_ending),
+    single_patch_mutant("what waits when the input ends is lost", join_operator, "iter_join_batch", _never_ending),
     single_patch_mutant("-0.0 is not 0.0 among keys", keys, "_encode_floats", _zeros_differ),
     single_patch_mutant("NaN keys meet nothing", keys, "_encode_floats", _isolate_nan_keys),
     single_patch_mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tests.properties.mutants import shedding_checks as checks
@@ -15,49 +16,53 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import build_group_outputs, build_join_below
 from watersmeet.operators.shed.aggregation import DIRECTION, AllocatedAggregation, ShedAggregation
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
+from watersmeet.operators.shed.operator import SheddingAggregateOperator, SheddingState
 from watersmeet.planner import aggregation_costs
 from watersmeet.planner.aggregation_costs import AggregationCosts
 from watersmeet.planner.overload import CostingContext
 from watersmeet.runtime.embedded import allocation
-from watersmeet.runtime.embedded.allocation import AllocatedRun
-from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet.runtime.embedded.shed_aggregation import ShedAggregationRun
+from watersmeet.runtime.embedded.allocation import AllocatedJoinOperator, AllocatedState, RoleSampler
 from watersmeet.runtime.job import Job
 from watersmeet.runtime.planning import explain_run
 
 Check = Callable[[], None]
 
 
-def _restored_then(change: Callable[[ShedAggregationRun], None]) -> Callable[[Original], Original]:
-    def make(restore_state: Original) -> Original:
-        def restore_and_change(run: ShedAggregationRun, blob: bytes) -> None:
-            restore_state(run, blob)
-            change(run)
+def _restored_then(change: Callable[[SheddingState], None]) -> Callable[[Original], Original]:
+    def make(restore: Original) -> Original:
+        def restore_and_change(operator: SheddingAggregateOperator, saved: Any) -> SheddingState:
+            state: SheddingState = restore(operator, saved)
+            change(state)
+            return state
 
         return restore_and_change
 
     return make
 
 
-def _forget_combinations(run: ShedAggregationRun) -> None:
-    kept = run._aggregation
-    run.aggregation = ShedAggregation(kept.config, evaluated_us=kept.evaluated_us)
+def _forget_combinations(state: SheddingState) -> None:
+    kept = state.aggregation
+    object.__setattr__(state, "aggregation", ShedAggregation(kept.config, evaluated_us=kept.evaluated_us))
 
 
-def _forget_shown(run: ShedAggregationRun) -> None:
-    run._aggregation.shown = {}
+def _forget_shown(state: SheddingState) -> None:
+    state.aggregation.shown = {}
 
 
-def _forget_instant(run: ShedAggregationRun) -> None:
-    run._aggregation.evaluated_us = -FOREVER_US
+def _forget_instant(state: SheddingState) -> None:
+    state.aggregation.evaluated_us = -FOREVER_US
 
 
-def _forget_intervals(run: ShedAggregationRun) -> None:
-    run._aggregation.ends_us = run._aggregation.ends_us + 1
+def _forget_intervals(state: SheddingState) -> None:
+    state.aggregation.ends_us = state.aggregation.ends_us + 1
 
 
-def _as_the_join(attribute: str) -> Callable[[Original], Original]:
-    return lambda _: getattr(EmbeddedRun, attribute)
+def _save_only_the_join(_: Original) -> Original:
+    return lambda operator, state: operator.join.parts(state.join)
+
+
+def _restore_only_the_join(_: Original) -> Original:
+    return lambda operator, saved: SheddingState(operator.join.restore(saved), ShedAggregation(operator.shed))
 
 
 class _OneDirection(AllocatedAggregation):
@@ -71,21 +76,20 @@ class _OneDirection(AllocatedAggregation):
         )
 
 
-def _emit_each_direction(take_step: Original) -> Original:
+def _emit_each_direction(advance: Original) -> Original:
     """Aggregate each direction on its own, and emit the rows of both."""
 
-    def aggregate_each_direction(run: AllocatedRun, input_batches: Any, future_us: int) -> Any:
-        if run.aggregation is None:
-            return take_step(run, input_batches, future_us)
-        whole, states, emitted = run.aggregation, [direction.state for direction in run.directions], []
+    def aggregate_each_direction(
+        operator: AllocatedJoinOperator, state: AllocatedState, batches: Any, clock: Any
+    ) -> Any:
+        if state.aggregation is None:
+            return (yield from advance(operator, state, batches, clock))
+        whole = state.aggregation
         for prober in (0, 1):
-            for direction, before in zip(run.directions, states, strict=True):
-                direction.state = before
             alone = _OneDirection(whole.config, shares=whole.shares)
-            alone.prober, run.aggregation = prober, alone
-            stepped = take_step(run, input_batches, future_us)
-            emitted += stepped.results
-        return replace(stepped, results=emitted)
+            alone.prober = prober
+            advanced = yield from advance(operator, replace(state, aggregation=alone), batches, clock)
+        return advanced
 
     return aggregate_each_direction
 
@@ -124,14 +128,9 @@ def _pairs_independent(by_subset: Original) -> Original:
     return count_own_pairs_only
 
 
-def _kept_in_both(without_shed: Original) -> Original:
-    def keep_if_kept_twice(run: AllocatedRun, name: str, input_batch: Any) -> Any:
-        number = next(each.number for each in run.config.inputs if each.name == name)
-        for direction in run.directions:
-            input_batch = input_batch.filter(
-                direction.boxes[number].select_kept(input_batch.table) | (input_batch.times < run.watermark.value_us)
-            )
-        return input_batch
+def _kept_in_both(_: Original) -> Original:
+    def keep_if_kept_twice(sampler: RoleSampler, table: Any) -> Any:
+        return np.all([box.select_kept(table) for box in sampler.boxes], axis=0)
 
     return keep_if_kept_twice
 
@@ -169,8 +168,8 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         Mutant(
             "a shedding aggregation is saved as the join below it",
             (
-                Patch(ShedAggregationRun, "save_state", _as_the_join("save_state")),
-                Patch(ShedAggregationRun, "restore_state", _as_the_join("restore_state")),
+                Patch(SheddingAggregateOperator, "parts", _save_only_the_join),
+                Patch(SheddingAggregateOperator, "restore", _restore_only_the_join),
             ),
         ),
         checks.check_restarted_runs,
@@ -178,32 +177,32 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
     (
         single_patch_mutant(
             "a restart forgets the combinations",
-            ShedAggregationRun,
-            "restore_state",
+            SheddingAggregateOperator,
+            "restore",
             _restored_then(_forget_combinations),
         ),
         checks.check_restarted_runs,
     ),
     (
         single_patch_mutant(
-            "a restart forgets what was shown", ShedAggregationRun, "restore_state", _restored_then(_forget_shown)
+            "a restart forgets what was shown", SheddingAggregateOperator, "restore", _restored_then(_forget_shown)
         ),
         checks.check_restarted_runs,
     ),
     (
         single_patch_mutant(
-            "a restart forgets the last instant", ShedAggregationRun, "restore_state", _restored_then(_forget_instant)
+            "a restart forgets the last instant", SheddingAggregateOperator, "restore", _restored_then(_forget_instant)
         ),
         checks.check_restarted_runs,
     ),
     (
         single_patch_mutant(
-            "a restart lengthens combinations", ShedAggregationRun, "restore_state", _restored_then(_forget_intervals)
+            "a restart lengthens combinations", SheddingAggregateOperator, "restore", _restored_then(_forget_intervals)
         ),
         checks.check_restarted_runs,
     ),
     (
-        single_patch_mutant("directions concatenated", AllocatedRun, "_step", _emit_each_direction),
+        single_patch_mutant("directions concatenated", AllocatedJoinOperator, "advance", _emit_each_direction),
         checks.check_allocated_estimates,
     ),
     (
@@ -229,7 +228,7 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_allocated_pairs,
     ),
     (
-        single_patch_mutant("rows must be kept in both roles", AllocatedRun, "_shed_rows", _kept_in_both),
+        single_patch_mutant("rows must be kept in both roles", RoleSampler, "select_kept", _kept_in_both),
         checks.check_allocated_pairs,
     ),
     (

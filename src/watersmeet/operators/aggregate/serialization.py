@@ -31,8 +31,8 @@ from watersmeet.operators.aggregate.window_rows import (
     concat_window_rows,
     merge_to_limit,
 )
+from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.serialization import (
-    SavedPart,
     counter_from_dict,
     counter_to_dict,
     pack_blob,

@@ -19,7 +19,8 @@ from watersmeet.operators.aggregate.encoding import encode_rows
 from watersmeet.operators.aggregate.result_set import ResultSet
 from watersmeet.operators.aggregate.tables import JoinTables
 from watersmeet.operators.aggregate.window_rows import AggregatePane, WindowRows, merge_to_limit
-from watersmeet.operators.window_join.admission import InputBatch, ReleasedRows
+from watersmeet.operators.protocol import InputBatch
+from watersmeet.operators.window_join.admission import ReleasedRows
 from watersmeet.operators.window_join.row_counter import RowCounter
 
 

@@ -8,6 +8,7 @@ instant are removed again afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,8 @@ from watersmeet.operators.aggregate.window_rows import (
     evict_from_panes,
     merge_to_limit,
 )
+from watersmeet.operators.protocol import BatchCounters, InputBatch
 from watersmeet.operators.window_join.admission import (
-    InputBatch,
     ReleasedRows,
     buffer_until_watermark,
     count_rows,
@@ -37,7 +38,6 @@ from watersmeet.operators.window_join.admission import (
     prepend_waiting,
     set_row_ends,
 )
-from watersmeet.operators.window_join.driver import BatchCounters
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Int64s = NDArray[np.int64]
@@ -55,7 +55,7 @@ class AggregateStepResult:
 def step(
     config: AggregateConfig,
     state: AggregateState,
-    input_batches: dict[int, InputBatch],
+    input_batches: Mapping[int, InputBatch],
     watermark_us: int,
     future_us: int,
     largest_us: int = -FOREVER_US,

@@ -40,6 +40,7 @@ from watersmeet.operators.aggregate.config import (
     key_name,
 )
 from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
+from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.operators.shed.groups import (
@@ -50,7 +51,6 @@ from watersmeet.operators.shed.groups import (
     build_result_fields,
     estimate_groups,
 )
-from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.serialization import to_ipc_bytes
 from watersmeet.sql.type_inference import type_of
 

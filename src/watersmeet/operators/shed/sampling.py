@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,15 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError, listing
 from watersmeet.kernels.hashing import hash_int64s, xxhash64_definition
 from watersmeet.operators.row_identity import hash_rows
+
+
+class RowSampler(Protocol):
+    """Keeps some rows of a stream, by their values alone."""
+
+    @property
+    def is_dropping(self) -> bool: ...
+
+    def select_kept(self, table: pa.Table) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True, slots=True)

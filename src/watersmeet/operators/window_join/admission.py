@@ -22,7 +22,8 @@ from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import all_true, evaluate, evaluate_or_null
 from watersmeet.operators.keys import encode_keys, has_exact_codes
 from watersmeet.operators.ordering import sort_stream_rows
-from watersmeet.operators.shed.sampling import DropBox
+from watersmeet.operators.protocol import InputBatch
+from watersmeet.operators.shed.sampling import RowSampler
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Int64s, Pane, is_sorted
 from watersmeet.operators.window_join.row_counter import RowCounter
@@ -32,24 +33,6 @@ from watersmeet.operators.window_join.state import WindowState
 MIN_SLICE_ROWS = 1 << 20
 
 WAITING_TIME = "\0time"
-
-
-@dataclass(frozen=True)
-class InputBatch:
-    """Rows of one input that a batch brings, with their event times."""
-
-    table: pa.Table
-    times: Int64s
-
-    def __post_init__(self) -> None:
-        if self.table.num_rows != self.times.size:
-            raise InternalError("every row needs a time")
-
-    def __len__(self) -> int:
-        return self.times.size
-
-    def filter(self, keep: NDArray[np.bool_]) -> InputBatch:
-        return InputBatch(self.table.filter(pa.array(keep)), self.times[keep])
 
 
 @dataclass(frozen=True)
@@ -82,7 +65,7 @@ def drop_late_rows(batch: InputBatch, watermark_us: int) -> InputBatch:
     return batch.filter(batch.times >= watermark_us)
 
 
-def shed_rows(batch: InputBatch, box: DropBox, watermark_us: int) -> InputBatch:
+def shed_rows(batch: InputBatch, box: RowSampler, watermark_us: int) -> InputBatch:
     """Drop the rows that the drop box sheds, except late ones: a late row counts as late, shed or not."""
     return batch.filter(box.select_kept(batch.table) | (batch.times < watermark_us)) if box.is_dropping else batch
 

@@ -6,10 +6,10 @@ which are new. A tactic finds every match with at least one new row exactly once
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,8 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import Expr
 from watersmeet.operators import parallel
 from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.protocol import BatchCounters, InputBatch, exhaust
 from watersmeet.operators.window_join.admission import (
-    InputBatch,
     ReleasedRows,
     build_pane,
     drop_late_rows,
@@ -33,18 +33,6 @@ from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.tactics.tactic import DerivedState
 from watersmeet.operators.window_join.work_counters import EMIT, INGEST, PROBE, STORE, OperatorTimer, WorkCounters
 
-Returned = TypeVar("Returned")
-
-
-@dataclass(frozen=True)
-class BatchCounters:
-    """Rows of one batch per input, its results and its work."""
-
-    arrived: tuple[int, ...]
-    late: tuple[int, ...]
-    results: int
-    tally: WorkCounters
-
 
 @dataclass(frozen=True)
 class BatchResult:
@@ -56,7 +44,7 @@ class BatchResult:
 
 
 def join_batch(
-    config: JoinConfig, state: JoinState, batches: dict[int, InputBatch], watermark_us: int, future_us: int
+    config: JoinConfig, state: JoinState, batches: Mapping[int, InputBatch], watermark_us: int, future_us: int
 ) -> BatchResult:
     """Join one batch. Time is an argument, never a system call.
 
@@ -68,18 +56,8 @@ def join_batch(
     return BatchResult(results, following, counters)
 
 
-def exhaust(generator: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
-    """Return everything that a generator yields, and its return value."""
-    results: list[pa.RecordBatch] = []
-    while True:
-        try:
-            results.append(next(generator))
-        except StopIteration as stop:
-            return results, stop.value
-
-
 def iter_join_batch(
-    config: JoinConfig, state: JoinState, batches: dict[int, InputBatch], watermark_us: int, future_us: int
+    config: JoinConfig, state: JoinState, batches: Mapping[int, InputBatch], watermark_us: int, future_us: int
 ) -> Generator[pa.RecordBatch, None, tuple[JoinState, BatchCounters]]:
     """Join one batch like `join_batch`, but yield each piece of the results and hold none of them.
 
@@ -120,7 +98,7 @@ def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Ta
 
 
 def _release_inputs(
-    config: JoinConfig, state: JoinState, batches: dict[int, InputBatch], future_us: int, timer: OperatorTimer
+    config: JoinConfig, state: JoinState, batches: Mapping[int, InputBatch], future_us: int, timer: OperatorTimer
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
     released: dict[int, ReleasedRows] = {}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InputError, InternalError
+from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.row_counter import RowCounter
@@ -51,15 +52,6 @@ class WindowPart:
         if isinstance(self.value, RowCounter):
             return json.dumps(counter_to_dict(self.value)).encode()
         return to_ipc_bytes(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class SavedPart:
-    """A part of the state of an input, serialized."""
-
-    input_number: int
-    kind: str
-    blob: bytes | pa.Buffer
 
 
 def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
@@ -147,25 +139,6 @@ def _combine_chunks(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]
 
 
-def serialize_state(state: JoinState) -> bytes:
-    """Return the complete state as one blob. Access paths are left out: the first probe rebuilds them."""
-    parts: list[bytes] = []
-    header = [_pack_window(each, parts) for each in state.inputs]
-    return pack_blob({"inputs": header}, parts)
-
-
-def deserialize_state(config: JoinConfig, blob: bytes) -> JoinState:
-    """Invert `serialize_state`, for the same query."""
-    header, parts = unpack_blob(blob)
-    if len(header["inputs"]) != len(config.inputs):
-        raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
-    return JoinState(
-        tuple(
-            _unpack_window(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True)
-        )
-    )
-
-
 def pack_blob(header: dict[str, Any], parts: list[bytes]) -> bytes:
     """Return one blob that holds a header and Arrow streams."""
     text = json.dumps({**header, "sizes": [len(part) for part in parts]}).encode()
@@ -190,24 +163,6 @@ def _read_tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
     for size in sizes:
         yield pa.ipc.open_stream(pa.py_buffer(body[at : at + size])).read_all()
         at += size
-
-
-def _pack_window(state: WindowState, parts: list[bytes]) -> dict[str, Any]:
-    parts.extend(to_ipc_bytes(pane_to_table(pane)) for pane in state.panes)
-    if state.waiting is not None:
-        parts.append(to_ipc_bytes(state.waiting))
-    return {
-        "panes": len(state.panes),
-        "waiting": state.waiting is not None,
-        "counter": None if state.counter is None else counter_to_dict(state.counter),
-    }
-
-
-def _unpack_window(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> WindowState:
-    panes = tuple(pane_from_table(next(parts)) for _ in range(saved["panes"]))
-    waiting = next(parts) if saved["waiting"] else None
-    counter = None if saved["counter"] is None else counter_from_dict(source, saved["counter"])
-    return WindowState(panes, waiting, counter)
 
 
 def pane_to_table(pane: Pane) -> pa.Table:

@@ -16,13 +16,15 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Comparison, conjunction, conjuncts
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Query
-from watersmeet.algebra.windows import FOREVER_US, DifferenceBounds, RangeWindow
-from watersmeet.errors import PlanError
+from watersmeet.algebra.windows import DifferenceBounds, RangeWindow
+from watersmeet.errors import InputError, PlanError
 from watersmeet.kernels.hashing import xxhash64_definition
+from watersmeet.operators.protocol import BatchCounters, BatchResults, Clock, InputBatch, SavedPart, StatePart, exhaust
 from watersmeet.operators.shed.aggregation import (
     PROBE,
     TIME,
@@ -35,10 +37,10 @@ from watersmeet.operators.shed.aggregation import (
     mark_direction,
 )
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.operators.window_join.admission import InputBatch, shed_rows
+from watersmeet.operators.window_join.admission import shed_rows
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import BatchCounters, BatchResult, join_batch
-from watersmeet.operators.window_join.state import JoinState, empty_state
+from watersmeet.operators.window_join.operator import WindowJoinOperator
+from watersmeet.operators.window_join.state import JoinState
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang_limited import (
@@ -53,8 +55,7 @@ from watersmeet.planner.models.kang_limited import (
     served_rates,
 )
 from watersmeet.planner.workload import Workload, length_to_seconds
-from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bind_query, collect_lateness, start_run
-from watersmeet.runtime.watermark import Watermark
+from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bind_query, run_operator, start_run
 
 #: Name of the strategy that uses the optimum by formula.
 BEST = "best"
@@ -169,64 +170,102 @@ def collect_within_limits(
     return rows.replace_schema_metadata({"watersmeet": json.dumps({**known, "allocation": description})})
 
 
-@dataclass
+@dataclass(frozen=True)
 class Direction:
-    """Join in which one stream probes the other's window: config, state, and the drop box of each input's role."""
+    """Join in which one stream probes the other's window, and the drop box of each input's role."""
 
-    config: JoinConfig
-    state: JoinState
+    join: WindowJoinOperator
     boxes: tuple[DropBox, DropBox]  # by input
 
 
-@dataclass(repr=False)
-class AllocatedRun(EmbeddedRun):
-    """Join of two streams as two directed joins over the same batches; a row draws once for each of its two roles.
+@dataclass(frozen=True)
+class AllocatedState:
+    """Windows of both directions, and the combinations of an aggregation."""
 
-    `config` and `state` are those of the first direction. `aggregation` estimates the aggregates of an aggregation
-    query.
-    """
-
-    directions: tuple[Direction, ...] = ()
-    aggregation: AllocatedAggregation | None = None
-    largest_us: int = -FOREVER_US
+    joins: tuple[JoinState, ...]
+    aggregation: AllocatedAggregation | None
 
     @property
-    def result(self) -> pa.Schema:
-        return self.config.result if self.aggregation is None else self.aggregation.config.result
+    def rows(self) -> int:
+        return sum(join.rows for join in self.joins) + (0 if self.aggregation is None else self.aggregation.rows)
 
-    def _shed_rows(self, name: str, input_batch: InputBatch) -> InputBatch:
-        """Return the rows kept in at least one role, and the late ones."""
-        number = next(each.number for each in self.config.inputs if each.name == name)
-        kept = np.any([direction.boxes[number].select_kept(input_batch.table) for direction in self.directions], axis=0)
-        return input_batch.filter(kept | (input_batch.times < self.watermark.value_us))
+    @property
+    def nbytes(self) -> int:
+        return sum(join.nbytes for join in self.joins) + (0 if self.aggregation is None else self.aggregation.nbytes)
 
-    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult:
-        watermark_us = self.watermark.value_us
-        newest_times = [
-            int(input_batch.times.max())
-            for input_batch in input_batches.values()
-            if len(input_batch) and int(input_batch.times.max()) >= watermark_us
-        ]
-        self.largest_us = max([self.largest_us, *newest_times])
+
+@dataclass(frozen=True)
+class AllocatedJoinOperator:
+    """Join of two streams as two directed joins over the same batches; a row draws once for each of its two roles.
+
+    `aggregation` estimates the aggregates of an aggregation query.
+    """
+
+    directions: tuple[Direction, Direction]
+    aggregation: AllocatedAggregation | None = None
+
+    @property
+    def config(self) -> JoinConfig:
+        """Join of the first direction, with the result of the query."""
+        config = self.directions[0].join.config
+        return config if self.aggregation is None else replace(config, result=self.aggregation.config.result)
+
+    def empty(self) -> AllocatedState:
+        return AllocatedState(tuple(each.join.empty() for each in self.directions), self.aggregation)
+
+    def advance(
+        self, state: AllocatedState, batches: Mapping[int, InputBatch], clock: Clock
+    ) -> BatchResults[AllocatedState]:
         results: list[pa.RecordBatch] = []
-        steps: list[BatchResult] = []
-        for prober, direction in enumerate(self.directions):
+        joins: list[JoinState] = []
+        counted: list[BatchCounters] = []
+        for prober, (direction, join) in enumerate(zip(self.directions, state.joins, strict=True)):
             kept = {
-                i: add_hidden_columns(shed_rows(input_batch, direction.boxes[i], watermark_us))
-                for i, input_batch in input_batches.items()
+                i: add_hidden_columns(shed_rows(batch, direction.boxes[i], clock.watermark_us))
+                for i, batch in batches.items()
             }
-            outcome = join_batch(direction.config, direction.state, kept, watermark_us, future_us)
-            direction.state = outcome.state
-            results += (
-                outcome.results
-                if self.aggregation is None
-                else [mark_direction(batch, prober) for batch in outcome.results]
-            )
-            steps.append(outcome)
-        if self.aggregation is not None:
-            results = self.aggregation.step(results, self.largest_us, future_us)
-        self.state = self.directions[0].state
-        return replace(steps[0], results=results, counters=_combine_counters(input_batches, steps, results))
+            matches, (following, counters) = exhaust(direction.join.advance(join, kept, clock))
+            results += matches if state.aggregation is None else [mark_direction(batch, prober) for batch in matches]
+            joins.append(following)
+            counted.append(counters)
+        aggregation = None if state.aggregation is None else replace(state.aggregation)
+        if aggregation is not None:
+            results = aggregation.step(results, clock.newest_us, clock.next_watermark_us)
+        yield from results
+        return AllocatedState(tuple(joins), aggregation), _combine_counters(batches, counted, results)
+
+    def trim(self, before: AllocatedState, after: AllocatedState, clock: Clock) -> AllocatedState:
+        trimmed = (
+            direction.join.trim(old, new, clock)
+            for direction, old, new in zip(self.directions, before.joins, after.joins, strict=True)
+        )
+        return replace(after, joins=tuple(trimmed))
+
+    def parts(self, state: AllocatedState) -> Sequence[StatePart]:
+        raise InputError("a run within limits has no checkpoint", hint="use wm.plan(drop=...) for a run that restarts")
+
+    def restore(self, saved: Sequence[SavedPart]) -> AllocatedState:
+        raise InputError("a run within limits has no checkpoint", hint="use wm.plan(drop=...) for a run that restarts")
+
+    def replan(self, state: AllocatedState, plan: Plan) -> tuple[AllocatedJoinOperator, AllocatedState]:
+        raise PlanError("a run within limits keeps its plan")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSampler:
+    """Keeps the rows that are kept in at least one role."""
+
+    boxes: tuple[DropBox, ...]
+
+    @property
+    def is_dropping(self) -> bool:
+        return all(box.is_dropping for box in self.boxes)
+
+    def select_kept(self, table: pa.Table) -> NDArray[np.bool_]:
+        kept = np.zeros(table.num_rows, np.bool_)
+        for box in self.boxes:
+            kept |= box.select_kept(table)
+        return kept
 
 
 def start_allocated(
@@ -250,19 +289,11 @@ def start_allocated(
             estimated.bound,
         )
     first, second = (_build_direction(joined, prober, shares_by_input, plan or Plan(), seed) for prober in (0, 1))
-    watermark = Watermark.start(collect_lateness(first.config, sources))
-    tally = WorkCounters(len(first.config.inputs))
-    return AllocatedRun(
-        joined,
-        first.config,
-        sources,
-        first.state,
-        watermark,
-        tally,
-        {},
-        directions=(first, second),
-        aggregation=aggregation,
-    )
+    boxes = {
+        source.schema.name: RoleSampler((first.boxes[number], second.boxes[number]))
+        for number, source in enumerate(bound.sources)
+    }
+    return run_operator(bound, AllocatedJoinOperator((first, second), aggregation), sources, boxes)
 
 
 def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[RoleShares], plan: Plan, seed: int) -> Direction:
@@ -280,7 +311,7 @@ def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[RoleShare
         make_role_drop_box(source.schema.name, PROBE if number == prober else WINDOW, each, seed)
         for number, (source, each) in enumerate(zip(joined.sources, shares, strict=True))
     )
-    return Direction(config, empty_state(config), (first, second))
+    return Direction(WindowJoinOperator(directed, config, {}), (first, second))
 
 
 def make_role_drop_box(stream: str, role: str, shares: RoleShares, seed: int) -> DropBox:
@@ -292,14 +323,14 @@ def make_role_drop_box(stream: str, role: str, shares: RoleShares, seed: int) ->
 
 
 def _combine_counters(
-    input_batches: Mapping[int, InputBatch], steps: Sequence[BatchResult], results: Sequence[pa.RecordBatch]
+    batches: Mapping[int, InputBatch], counted: Sequence[BatchCounters], results: Sequence[pa.RecordBatch]
 ) -> BatchCounters:
     """Combine the counters of both directions. Each direction sees all late rows; each row arrived once."""
-    one = steps[0].counters
+    one = counted[0]
     tally = WorkCounters(len(one.arrived))
-    for each in steps:
-        tally.add(each.counters.tally)
-    arrived = tuple(len(input_batches[i]) if i in input_batches else 0 for i in range(len(one.arrived)))
+    for each in counted:
+        tally.add(each.tally)
+    arrived = tuple(len(batches[i]) if i in batches else 0 for i in range(len(one.arrived)))
     return BatchCounters(arrived, one.late, sum(batch.num_rows for batch in results), tally)
 
 

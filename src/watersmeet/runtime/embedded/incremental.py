@@ -30,6 +30,7 @@ from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import Observer
 from watersmeet.metrics.events import log_event, log_run_ended
+from watersmeet.operators.protocol import SavedPart
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, run_batch_with_metrics
 from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
@@ -38,7 +39,7 @@ from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.units import format_bytes
 
-_MAGIC = b"WMR1"
+_MAGIC = b"WMR2"
 
 
 class BatchSink(Protocol):
@@ -277,20 +278,21 @@ def _describe_stream(source: Stream | Relation) -> dict[str, Any]:
 
 
 def serialize_run(run: EmbeddedRun) -> bytes:
-    """Serialize a run between two batches: watermark, ledger and state."""
-    mark = run.watermark
+    """Serialize a run between two batches: watermark, ledger and the parts of its state."""
+    mark, parts = run.watermark, run.save_state()
     header = {
         "watermark": {"newest_us": dict(mark.newest_us), "began_us": mark.began_us, "value_us": mark.value_us},
         "ledger": {name: asdict(entry) for name, entry in run.ledger.items()},
+        "parts": [[part.input_number, part.kind, len(part.blob)] for part in parts],
     }
     text = json.dumps(header).encode()
-    body = struct.pack("<I", len(text)) + text + run.save_state()
+    body = b"".join([struct.pack("<I", len(text)), text, *(bytes(part.blob) for part in parts)])
     return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
 def restore_run(run: EmbeddedRun, blob: bytes) -> None:
     """Restore a new run of the same query from the bytes of `serialize_run`."""
-    header, state = parse_run(blob)
+    header, parts = parse_run(blob)
     mark = header["watermark"]
     run.watermark = replace(
         run.watermark,
@@ -299,15 +301,20 @@ def restore_run(run: EmbeddedRun, blob: bytes) -> None:
         value_us=mark["value_us"],
     )
     run.ledger = {name: Ledger(**entry) for name, entry in header["ledger"].items()}
-    run.restore_state(state)
+    run.restore_state(parts)
 
 
-def parse_run(blob: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the header and the state of a serialized run; refuse damaged bytes."""
+def parse_run(blob: bytes) -> tuple[dict[str, Any], list[SavedPart]]:
+    """Return the header and the state parts of a serialized run; refuse damaged bytes."""
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved run")
-    body = blob[8:]
+    body = memoryview(blob)[8:]
     if zlib.crc32(body) != struct.unpack_from("<I", blob, 4)[0]:
         raise InputError("the saved run is damaged: its checksum does not match")
     (length,) = struct.unpack_from("<I", body)
-    return json.loads(body[4 : 4 + length]), body[4 + length :]
+    header = json.loads(bytes(body[4 : 4 + length]))
+    parts, start = [], 4 + length
+    for number, kind, size in header["parts"]:
+        parts.append(SavedPart(number, kind, pa.py_buffer(body[start : start + size])))
+        start += size
+    return header, parts

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,21 +19,19 @@ from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics, Observer, ignore_metrics
 from watersmeet.metrics.events import log_batch, log_run_ended, log_run_started
 from watersmeet.metrics.notebook import is_notebook
-from watersmeet.operators.aggregate import serialization as aggregate_blobs
-from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
-from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
-from watersmeet.operators.aggregate.state import empty_state as aggregate_state
-from watersmeet.operators.aggregate.state import load_relation as aggregate_relation
-from watersmeet.operators.aggregate.step import AggregateStepResult as Aggregated
-from watersmeet.operators.aggregate.step import step as aggregate_step
+from watersmeet.operators.build import build_operator
 from watersmeet.operators.parallel import cpu_seconds, on_cores
-from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
-from watersmeet.operators.window_join import serialization as join_serialization
-from watersmeet.operators.window_join.admission import InputBatch, shed_rows
-from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import BatchResult, add_relation, join_batch
-from watersmeet.operators.window_join.state import JoinState, empty_state
-from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.operators.protocol import (
+    BatchCounters,
+    Clock,
+    InputBatch,
+    Operator,
+    OperatorConfig,
+    SavedPart,
+    exhaust,
+)
+from watersmeet.operators.shed.sampling import RowSampler, build_drop_boxes
+from watersmeet.operators.window_join.admission import shed_rows
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, WorkCounters
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
 from watersmeet.runtime.planning import choose_plan, read_planning_input
@@ -72,12 +71,12 @@ class EmbeddedRun:
     """
 
     bound: BoundQuery
-    config: JoinConfig
+    operator: Operator[Any]
     sources: Sources
-    state: JoinState
+    state: Any  # of the operator's own type
     watermark: Watermark
     tally: WorkCounters
-    boxes: Mapping[str, DropBox]
+    boxes: Mapping[str, RowSampler]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
     planner: AdaptivePlanner | None = None  # None if the plan is pinned
@@ -94,6 +93,11 @@ class EmbeddedRun:
     def _describe(self) -> str:
         arrived = sum(entry.arrived for entry in self.ledger.values())
         return f"{format_count(arrived)} rows in, {format_count(self.state_rows)} rows stored"
+
+    @property
+    def config(self) -> OperatorConfig:
+        """Inputs, plan and result schema of the operator that runs."""
+        return self.operator.config
 
     @property
     def decisions(self) -> list[Decision]:
@@ -113,23 +117,21 @@ class EmbeddedRun:
     @property
     def state_rows(self) -> int:
         """Rows held in state."""
-        return self.state.rows
+        return int(self.state.rows)
 
     @property
     def state_bytes(self) -> int:
         """Bytes of memory held in state."""
-        return self.state.nbytes
+        return int(self.state.nbytes)
 
-    def save_state(self) -> bytes:
-        """Serialize everything that later batches depend on, except the watermark.
+    def save_state(self) -> list[SavedPart]:
+        """Serialize everything that later batches depend on, except the watermark."""
+        parts = self.operator.parts(self.state)
+        return [SavedPart(part.input_number, part.kind, part.to_bytes()) for part in parts]
 
-        Each kind of run overrides both directions.
-        """
-        return join_serialization.serialize_state(self.state)
-
-    def restore_state(self, blob: bytes) -> None:
+    def restore_state(self, saved: Sequence[SavedPart]) -> None:
         """Restore the state that `save_state` of a run of the same query returned."""
-        self.state = join_serialization.deserialize_state(self.config, blob)
+        self.state = self.operator.restore(saved)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         """Run all batches and yield the results of each."""
@@ -155,27 +157,26 @@ class EmbeddedRun:
             for i in self.config.stream_inputs
             if self.config.inputs[i].name in passed
         }
-        outcome = self._step(input_batches, FOREVER_US if last else next_watermark.value_us)
+        clock = Clock(
+            self.watermark.value_us, FOREVER_US if last else next_watermark.value_us, next_watermark.largest_us
+        )
+        with on_cores(os.cpu_count() or 1):
+            results, (self.state, counters) = exhaust(self.operator.advance(self.state, input_batches, clock))
         self.watermark = next_watermark
-        self.tally.add(outcome.counters.tally)
+        self.tally.add(counters.tally)
         if self.planner is not None:
-            self.planner.record_work(sum(outcome.counters.arrived), outcome.counters.tally)
-        self._update_ledger(outcome, {name: len(rows[name]) - len(passed[name]) for name in rows})
-        return outcome.results
+            self.planner.record_work(sum(counters.arrived), counters.tally)
+        self._update_ledger(counters, {name: len(rows[name]) - len(passed[name]) for name in rows})
+        return results
 
     def replan(self, plan: Plan) -> None:
-        """Use this plan from the next batch on. There is nothing to migrate: state is the windows for every plan.
+        """Use this plan from the next batch on.
 
-        Open parts are filled as at the start of a run, by declared statistics and the first rows of the sources.
+        Open parts of the plan of a join are filled as at the start of a run, by declared statistics and the first rows
+        of the sources.
         """
         self.planner = None
         self._switch_plan(self._fill_plan(plan))
-
-    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
-        with on_cores(os.cpu_count() or 1):
-            outcome = join_batch(self.config, self.state, input_batches, self.watermark.value_us, future_us)
-        self.state = outcome.state
-        return outcome
 
     def finish(self) -> list[pa.RecordBatch]:
         """End the input: emit the results that still wait for the watermark."""
@@ -229,52 +230,24 @@ class EmbeddedRun:
         return InputBatch(table, times)
 
     def _fill_plan(self, plan: Plan) -> Plan:
+        if self.bound.is_aggregation:
+            return plan
         return choose_plan(self.bound, *read_planning_input(self.bound, self.sources, self.stats), plan)
 
     def _switch_plan(self, plan: Plan) -> None:
-        self.config, self.boxes = compile_join_config(self.bound, plan), build_drop_boxes(self.bound, plan)
+        self.operator, self.state = self.operator.replan(self.state, plan)
+        self.boxes = build_drop_boxes(self.bound, plan)
 
     def _shed_rows(self, name: str, batch: InputBatch) -> InputBatch:
         return shed_rows(batch, self.boxes[name], self.watermark.value_us) if name in self.boxes else batch
 
-    def _update_ledger(self, outcome: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
+    def _update_ledger(self, counters: BatchCounters, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
         for i in self.config.stream_inputs:  # a self join reads its stream once per alias: the same rows each time
-            name, late, passed = self.config.inputs[i].name, outcome.counters.late[i], outcome.counters.arrived[i]
+            name, late, passed = self.config.inputs[i].name, counters.late[i], counters.arrived[i]
             self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
         for name, entry in self.batch_ledger.items():
             self.ledger.setdefault(name, Ledger()).add(entry)
-
-
-@dataclass(repr=False)
-class AggregationRun(EmbeddedRun):
-    """Running aggregation query: each batch yields the groups of its evaluations."""
-
-    config: AggregateConfig  # type: ignore[assignment] # a run only reads inputs, stream numbers and the result schema
-    state: AggregateState  # type: ignore[assignment] # and never reads the state itself
-
-    def save_state(self) -> bytes:
-        return aggregate_blobs.serialize_state(self.state)
-
-    def restore_state(self, blob: bytes) -> None:
-        self.state = aggregate_blobs.deserialize_state(self.config, blob)
-
-    def replan(self, plan: Plan) -> None:
-        """Use another plan from the next batch on. Early aggregates are rebuilt from the windows."""
-        self.planner = None
-        self.boxes = build_drop_boxes(self.bound, plan)
-        self._switch_plan(plan)
-
-    def _switch_plan(self, plan: Plan) -> None:
-        before = self.config
-        self.config = build_aggregate_config(self.bound, plan, every_row=before.every_row)
-        if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
-            self.state = rebuild_tables(self.config, self.state)
-
-    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
-        outcome = aggregate_step(self.config, self.state, input_batches, self.watermark.value_us, future_us)
-        self.state = outcome.state
-        return outcome
 
 
 def start_run(
@@ -308,59 +281,49 @@ def start_bound_run(
     `evaluate="row"` evaluates an aggregation query at the time of every row. `starting_plan` is the plan to
     start with if there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
     """
-    if evaluate not in (None, "row"):
-        raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
+    every_row = _check_evaluation(bound, evaluate)
+    planner = None
     if bound.is_aggregation:
         # A starting plan without drop rates is for joins only.
-        shedding = starting_plan.plan if starting_plan is not None and starting_plan.plan.drop else plan
-        aggregation = _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
-        log_run_started("embedded", bound.query, sources, aggregation.config.plan)
-        return aggregation
-    if evaluate is not None:
-        raise InputError("evaluate is for aggregation queries; this query emits each result as soon as it is known")
-    planner = None
-    sample, known = read_planning_input(bound, sources, stats)
-    if plan is None:
-        start = starting_plan or StartingPlan(choose_plan(bound, sample, known))
-        plan, planner = start.plan, AdaptivePlanner(bound, sources, start.plan, sample.rows, start.budget, start.policy)
-    config = compile_join_config(bound, choose_plan(bound, sample, known, plan))
-    state = empty_state(config)
-    for join_input in config.inputs:
-        if not join_input.is_stream:
-            state = add_relation(config, state, join_input.number, read_all_rows(sources[join_input.name]))
-    watermark = Watermark.start(collect_lateness(config, sources))
-    boxes = build_drop_boxes(bound, config.plan)
-    log_run_started("embedded", bound.query, sources, config.plan)
-    return EmbeddedRun(
-        bound, config, sources, state, watermark, WorkCounters(len(config.inputs)), boxes, planner=planner, stats=known
-    )
-
-
-def _start_aggregation(
-    bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool, stats: Mapping[str, StreamStats]
-) -> EmbeddedRun:
-    if plan is not None and build_drop_boxes(bound, plan):
-        from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
-
-        return start_shed_aggregation(bound, sources, plan, every_row=every_row)
-    if every_row and bound.query.every_us is not None:
-        raise InputError("a query with EVERY cannot be evaluated at every row", hint="leave one of the two out")
-    planner = None
-    if plan is None:
+        if starting_plan is not None and starting_plan.plan.drop:
+            plan = starting_plan.plan
+        starting_plan = None
+    known: Mapping[str, StreamStats] = stats or {}
+    if plan is None or not bound.is_aggregation:
         sample, known = read_planning_input(bound, sources, stats)
-        plan = choose_plan(bound, sample, known)
-        planner = AdaptivePlanner(bound, sources, plan, sample.rows)
-    plan = replace(plan, drop=())
-    config = build_aggregate_config(bound, plan, every_row=every_row)
-    state = aggregate_state(config)
-    for join_input in config.inputs:
-        if not join_input.is_stream:
-            state = aggregate_relation(config, state, join_input.number, read_all_rows(sources[join_input.name]))
-    watermark = Watermark.start(collect_lateness(config, sources))
-    boxes = build_drop_boxes(bound, plan)
-    return AggregationRun(
-        bound, config, sources, state, watermark, WorkCounters(len(config.inputs)), boxes, planner=planner
+        if plan is None:
+            start = starting_plan or StartingPlan(choose_plan(bound, sample, known))
+            planner = AdaptivePlanner(bound, sources, start.plan, sample.rows, start.budget, start.policy)
+            plan = start.plan
+        if not bound.is_aggregation:
+            plan = choose_plan(bound, sample, known, plan)
+    operator = build_operator(
+        bound, plan, lambda join_input: read_all_rows(sources[join_input.name]), every_row=every_row
     )
+    run = run_operator(bound, operator, sources, build_drop_boxes(bound, plan))
+    run.planner, run.stats = planner, known
+    log_run_started("embedded", bound.query, sources, run.config.plan)
+    return run
+
+
+def run_operator(
+    bound: BoundQuery, operator: Operator[Any], sources: Sources, boxes: Mapping[str, RowSampler]
+) -> EmbeddedRun:
+    """Return a run of an operator over the sources, with no row processed yet. `boxes` sample the streams by name."""
+    watermark = Watermark.start(collect_lateness(operator.config, sources))
+    tally = WorkCounters(len(operator.config.inputs))
+    return EmbeddedRun(bound, operator, sources, operator.empty(), watermark, tally, boxes)
+
+
+def _check_evaluation(bound: BoundQuery, evaluate: str | None) -> bool:
+    """Return whether an aggregation is evaluated at every row; refuse what cannot be evaluated so."""
+    if evaluate not in (None, "row"):
+        raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
+    if evaluate is not None and not bound.is_aggregation:
+        raise InputError("evaluate is for aggregation queries; this query emits each result as soon as it is known")
+    if evaluate is not None and bound.query.every_us is not None:
+        raise InputError("a query with EVERY cannot be evaluated at every row", hint="leave one of the two out")
+    return evaluate == "row"
 
 
 def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
@@ -391,7 +354,7 @@ def read_all_rows(source: Stream | Relation) -> pa.Table:
     return pa.concat_tables(source.batches())
 
 
-def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+def collect_lateness(config: OperatorConfig, sources: Sources) -> dict[str, Lateness]:
     """Return the lateness settings of the query's streams by name."""
     lateness: dict[str, Lateness] = {}
     for i in config.stream_inputs:

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.merging import merge_partials
+from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.protocol import BatchCounters, Clock, InputBatch, Operator, OperatorConfig
 from watersmeet.operators.shed.aggregation import TIME
-from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
 from watersmeet.runtime.bucket_grid import BucketGrid, Int64s
-from watersmeet.runtime.spark.bucket_operators import AggregateBucketOperator, BucketOperator, StepCounters
 from watersmeet.runtime.spark.integer_downcast import restore_integers
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -39,7 +39,7 @@ Metrics = dict[str, int]
 class BucketState:
     """State of the operator, and the watermark at the start of the next batch."""
 
-    inner: object
+    inner: Any
     watermark: Watermark
 
 
@@ -51,13 +51,16 @@ class Bucket:
     arrive in packets.
     """
 
-    operator: BucketOperator
-    config: JoinConfig | AggregateConfig
+    operator: Operator[Any]
     packed_schemas: Mapping[int, pa.Schema]
     streams: tuple[str, ...]
     lateness: Mapping[str, Lateness]
     grid: BucketGrid
     labels: tuple[int, ...]
+
+    @property
+    def config(self) -> OperatorConfig:
+        return self.operator.config
 
     def empty(self) -> BucketState:
         return BucketState(self.operator.empty(), Watermark.start(self.lateness))
@@ -73,12 +76,10 @@ class Bucket:
         following = state.watermark.after_batch(unpacked.seen_us)
         input_batches = unpacked.input_batches()
         start = time.perf_counter_ns()
-        watermark_us = state.watermark.value_us
-        future_us = FOREVER_US if last else following.value_us
-        inner, counters = yield from self.operator.advance(
-            state.inner, input_batches, watermark_us, future_us, following.largest_us
-        )
-        metrics = unpacked.metrics(input_batches, watermark_us, counters)
+        clock = Clock(state.watermark.value_us, FOREVER_US if last else following.value_us, following.largest_us)
+        advanced, counters = yield from self.operator.advance(state.inner, input_batches, clock)
+        inner = self.operator.trim(state.inner, advanced, clock)
+        metrics = unpacked.metrics(input_batches, clock.watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
 
@@ -141,7 +142,7 @@ class _UnpackedBatch:
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
 
-    def metrics(self, input_batches: dict[int, InputBatch], watermark_us: int, counters: StepCounters) -> Metrics:
+    def metrics(self, input_batches: dict[int, InputBatch], watermark_us: int, counters: BatchCounters) -> Metrics:
         """Count every row once over all buckets.
 
         A row that has copies counts in the first of its cells. Every copy counts as a shuffled row.
@@ -186,12 +187,13 @@ class Merger:
     all partial groups of an instant arrive in one batch, and whole groups are emitted in that batch.
     """
 
+    bound: BoundQuery
     config: AggregateConfig
     labels: tuple[int, ...]
 
     @property
-    def operator(self) -> AggregateBucketOperator:
-        return AggregateBucketOperator(self.config, {})
+    def operator(self) -> AggregateOperator:
+        return AggregateOperator(self.bound, self.config, {})
 
     @property
     def lateness(self) -> Mapping[str, Lateness]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,23 +18,21 @@ from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.merging import build_merge_config
+from watersmeet.operators.aggregate.operator import AggregateOperator
+from watersmeet.operators.build import build_estimation_config
 from watersmeet.operators.expressions.conjunctions import may_raise
+from watersmeet.operators.protocol import Operator, OperatorConfig
+from watersmeet.operators.shed.operator import SheddingAggregateOperator
 from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
+from watersmeet.operators.window_join.operator import WindowJoinOperator, drop_selections
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.runtime.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
 from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
-from watersmeet.runtime.embedded.shed_aggregation import build_estimation_config
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_volumes, read_planning_input
 from watersmeet.runtime.spark.bucket import Bucket, Merger
-from watersmeet.runtime.spark.bucket_operators import (
-    AggregateBucketOperator,
-    BucketOperator,
-    JoinBucketOperator,
-    SheddingBucketOperator,
-)
-from watersmeet.runtime.spark.packets import encode_table
+from watersmeet.runtime.spark.packets import decode_table, encode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
@@ -87,7 +86,7 @@ def build_execution_plan(
     labels = assign_labels(grid.cells, partitions)
     merger = None
     if isinstance(config, AggregateConfig) and not find_grouping(config).is_complete_in(grid):
-        merger = Merger(build_merge_config(bound, config), labels)
+        merger = Merger(bound, build_merge_config(bound, config), labels)
         config = replace(config, partial=True)
     boxes = build_drop_boxes(bound, config.plan)
     packers = tuple(
@@ -96,8 +95,14 @@ def build_execution_plan(
         )
         for number, name in enumerate(_list_stream_names(config))
     )
+    relations = _read_relations(config, sources)
+    operator = _build_operator(bound, config, relations)
     return SparkExecutionPlan(
-        bound, packers, _build_bucket(config, sources, packers), _build_signature(bound, packers, partitions), merger
+        bound,
+        packers,
+        _build_bucket(operator, sources, packers),
+        _build_signature(bound, packers, partitions),
+        merger,
     )
 
 
@@ -116,14 +121,12 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
         )
         for number, name in enumerate(_list_stream_names(config))
     )
-    bucket = _build_bucket(config, sources, packers)
-    if not isinstance(bucket.operator, JoinBucketOperator) or not isinstance(bucket.config, JoinConfig):
-        raise InternalError("a shedding aggregation runs on top of a join")
-    operator, config = SheddingBucketOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
+    relations = _read_relations(config, sources)
+    operator = SheddingAggregateOperator(_build_join_operator(shed.bound, config, relations), shed)
     return SparkExecutionPlan(
         bound,
         packers,
-        replace(bucket, operator=operator, config=config),
+        _build_bucket(operator, sources, packers),
         _build_shedding_signature(bound, packers, partitions, plan),
     )
 
@@ -140,13 +143,12 @@ def _list_stream_names(config: Config) -> list[str]:
     return list(dict.fromkeys(config.inputs[i].name for i in config.stream_inputs))
 
 
-def replan_bucket(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
+def replan_bucket(bucket: Bucket, plan: Plan) -> Bucket:
     """Return the bucket with its join run by another plan. Rows are shed earlier, while they are packed."""
-    if not isinstance(bucket.operator, JoinBucketOperator) or not isinstance(bucket.config, JoinConfig):
+    if not isinstance(bucket.operator, WindowJoinOperator):
         raise PlanError("the plan of an aggregation cannot change while it runs on Spark")
     check_drop_seed(bucket.config.plan, plan)
-    config = _drop_packed_selections(compile_join_config(bound, plan))
-    return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
+    return replace(bucket, operator=bucket.operator.with_plan(plan))
 
 
 def _load_or_choose_grid(
@@ -213,7 +215,8 @@ def _build_packer(
 def _build_packed_input(config: Config, source: JoinInput) -> PackedInput:
     if not _is_selected_while_packing(source):
         return PackedInput(source.number, tuple(source.fields.names), keys=())
-    names = dict.fromkeys([*list_columns_read(_drop_selection(source)), source.time or ""])
+    remaining = source if _may_selection_raise(source) else replace(source, selection=None)
+    names = dict.fromkeys([*list_columns_read(remaining), source.time or ""])
     return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
 
 
@@ -222,56 +225,66 @@ def _is_selected_while_packing(source: JoinInput) -> bool:
     return not isinstance(source.window, RowsWindow)
 
 
-def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
-    relations = {
-        i: encode_table(_read_relation(config, config.inputs[i], sources)) for i in _list_relation_inputs(config)
-    }
-    remaining = (
-        _drop_packed_selections(config)
-        if isinstance(config, JoinConfig)
-        else replace(config, join=_drop_packed_selections(config.join))
-    )
+def _build_bucket(operator: Operator[Any], sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
     return Bucket(
-        operator=_build_operator(remaining, relations),
-        config=remaining,
+        operator=operator,
         packed_schemas=dict(
-            sorted((each.number, _build_packed_schema(config, each)) for packer in packers for each in packer.inputs)
+            sorted(
+                (each.number, _build_packed_schema(operator.config, each))
+                for packer in packers
+                for each in packer.inputs
+            )
         ),
         streams=tuple(packer.name for packer in packers),
-        lateness=collect_lateness(config, sources),
+        lateness=collect_lateness(operator.config, sources),
         grid=packers[0].grid,
         labels=packers[0].labels,
     )
 
 
-def _build_operator(config: Config, relations: dict[int, bytes]) -> BucketOperator:
+def _build_operator(
+    bound: BoundQuery, config: Config, relations: Mapping[int, pa.Table]
+) -> WindowJoinOperator | AggregateOperator:
     if isinstance(config, JoinConfig):
-        return JoinBucketOperator(config, relations)
-    return AggregateBucketOperator(config, relations)
+        return _build_join_operator(bound, config, relations)
+    selected = _find_selected_inputs(config)
+    remaining = replace(config, join=drop_selections(config.join, selected))
+    return AggregateOperator(bound, remaining, relations, selected)
 
 
-def _drop_packed_selections(config: JoinConfig) -> JoinConfig:
-    """Return the join that a bucket runs: without the selections that packing has already applied."""
-    inputs = (
-        _drop_selection(each) if each.is_stream and _is_selected_while_packing(each) else each for each in config.inputs
-    )
-    return replace(config, inputs=tuple(inputs))
+def _build_join_operator(
+    bound: BoundQuery, config: JoinConfig, relations: Mapping[int, pa.Table]
+) -> WindowJoinOperator:
+    selected = _find_selected_inputs(config)
+    return WindowJoinOperator(bound, drop_selections(config, selected), relations, selected)
 
 
-def _drop_selection(source: JoinInput) -> JoinInput:
-    """Return the input without its selection, unless the selection can raise.
+def _find_selected_inputs(config: Config) -> frozenset[int]:
+    """Return the inputs whose selections packing has fully applied.
 
-    Packing sends the rows it raises on to the bucket, late ones included. The bucket drops the late rows first.
+    Packing sends the rows that a selection raises on to the bucket, late ones included. The bucket drops the late rows
+    first.
     """
-    if source.selection is not None and may_raise(
+    return frozenset(
+        each.number
+        for each in config.inputs
+        if each.is_stream and _is_selected_while_packing(each) and not _may_selection_raise(each)
+    )
+
+
+def _may_selection_raise(source: JoinInput) -> bool:
+    return source.selection is not None and may_raise(
         source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)
-    ):
-        return source
-    return replace(source, selection=None)
+    )
 
 
-def _list_relation_inputs(config: Config) -> list[int]:
-    return [each.number for each in config.inputs if not each.is_stream]
+def _read_relations(config: Config, sources: Sources) -> dict[int, pa.Table]:
+    """Read the relations by input number. They are sent to workers with the query, so their buffers hold no more."""
+    return {
+        each.number: decode_table(encode_table(_read_relation(config, each, sources)))
+        for each in config.inputs
+        if not each.is_stream
+    }
 
 
 def _read_relation(config: Config, source: JoinInput, sources: Sources) -> pa.Table:
@@ -279,7 +292,7 @@ def _read_relation(config: Config, source: JoinInput, sources: Sources) -> pa.Ta
     return table.select(list_columns_read(source)) if isinstance(config, JoinConfig) else table
 
 
-def _build_packed_schema(config: Config, each: PackedInput) -> pa.Schema:
+def _build_packed_schema(config: OperatorConfig, each: PackedInput) -> pa.Schema:
     return pa.schema([config.inputs[each.number].fields.field(name) for name in each.columns])
 
 

@@ -22,9 +22,9 @@ from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
 from watersmeet.operators.keys import encode_keys
+from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.runtime.bucket_grid import Axis, BucketGrid, Int64s
 from watersmeet.runtime.spark.integer_downcast import downcast_integers
 from watersmeet.runtime.spark.packets import (

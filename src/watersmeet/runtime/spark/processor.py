@@ -39,7 +39,6 @@ class BucketProcessor:
         cache_state: bool,
         plans: PlanLog | None = None,
     ) -> None:
-        self._bound = execution_plan.bound
         self._bucket = execution_plan.bucket
         self._signature = execution_plan.signature
         self._emission = emission
@@ -50,7 +49,7 @@ class BucketProcessor:
     def open_state(self, header: ValueState, entries: MapState) -> None:
         plan = None if self._plans is None else task_plan(self._plans)
         if plan is not None:
-            self._bucket = replan_bucket(self._bound, self._bucket, plan)
+            self._bucket = replan_bucket(self._bucket, plan)
         run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(

@@ -18,9 +18,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.operators.window_join.serialization import SavedPart
+from watersmeet.operators.protocol import Operator, SavedPart, StatePart
 from watersmeet.runtime.spark.bucket import BucketState
-from watersmeet.runtime.spark.bucket_operators import BucketOperator, StatePart
 from watersmeet.runtime.spark.worker_cache import (
     NO_LIVE_RUNS,
     LiveRuns,
@@ -54,7 +53,7 @@ class StateOwner(Protocol):
     """Owner of the state: the operator and its lateness settings."""
 
     @property
-    def operator(self) -> BucketOperator: ...
+    def operator(self) -> Operator[Any]: ...
 
     @property
     def lateness(self) -> Mapping[str, Lateness]: ...

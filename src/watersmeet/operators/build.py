@@ -1,0 +1,73 @@
+"""The one place that chooses the operator of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import InputError, PlanError
+from watersmeet.operators.aggregate.config import build_aggregate_config
+from watersmeet.operators.aggregate.operator import AggregateOperator
+from watersmeet.operators.protocol import Operator, OperatorConfig
+from watersmeet.operators.shed.aggregation import ShedConfig, build_shed_config
+from watersmeet.operators.shed.operator import SheddingAggregateOperator
+from watersmeet.operators.shed.sampling import build_drop_boxes, compute_keep_shares
+from watersmeet.operators.window_join.config import JoinInput
+from watersmeet.operators.window_join.operator import WindowJoinOperator
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+
+#: Reads all rows of the relation that an input stands for.
+RelationReader = Callable[[JoinInput], pa.Table]
+
+
+def build_operator(
+    bound: BoundQuery, plan: Plan, read_relation: RelationReader, *, every_row: bool = False
+) -> Operator[Any]:
+    """Build the operator that runs a query by a plan; refuse a plan that cannot run it.
+
+    With `every_row`, an aggregation is evaluated at the time of every row.
+    """
+    if not bound.is_aggregation:
+        config = compile_join_config(bound, plan)
+        return WindowJoinOperator(bound, config, _read_relations(config, read_relation))
+    if build_drop_boxes(bound, plan):
+        return build_shedding_operator(bound, plan, read_relation, every_row=every_row)
+    aggregate = build_aggregate_config(bound, replace(plan, drop=()), every_row=every_row)  # rates of 0 at most
+    return AggregateOperator(bound, aggregate, _read_relations(aggregate, read_relation))
+
+
+def build_shedding_operator(
+    bound: BoundQuery, plan: Plan, read_relation: RelationReader, *, every_row: bool = False
+) -> SheddingAggregateOperator:
+    """Build the operator that estimates an aggregation from kept rows.
+
+    Refuse a query whose aggregates cannot be estimated.
+    """
+    if every_row:
+        raise InputError(
+            "an aggregation that sheds rows is not evaluated at every row",
+            hint='omit "evaluate", or use a plan that sheds nothing',
+        )
+    shed = build_estimation_config(bound, plan)
+    config = compile_join_config(shed.bound, plan)
+    join = WindowJoinOperator(shed.bound, config, _read_relations(config, read_relation))
+    return SheddingAggregateOperator(join, shed)
+
+
+def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
+    """Return the configuration of the estimates. Refuse a plan whose aggregates cannot be estimated."""
+    if plan.early:
+        raise PlanError(
+            "a plan that sheds rows cannot aggregate early: estimates need single rows",
+            hint='remove "early" from the plan',
+        )
+    return build_shed_config(bound, compute_keep_shares(bound, plan))
+
+
+def _read_relations(config: OperatorConfig, read_relation: RelationReader) -> dict[int, pa.Table]:
+    return {each.number: read_relation(each) for each in config.inputs if not each.is_stream}

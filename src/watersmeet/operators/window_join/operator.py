@@ -1,0 +1,65 @@
+"""The window join as an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.operators.protocol import BatchResults, Clock, InputBatch, SavedPart
+from watersmeet.operators.window_join.config import JoinConfig
+from watersmeet.operators.window_join.driver import add_relation, iter_join_batch
+from watersmeet.operators.window_join.serialization import WindowPart, list_state_parts, restore_state
+from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+
+
+@dataclass(frozen=True)
+class WindowJoinOperator:
+    """Joins the streams and relations of `bound`.
+
+    `relations` are tables by input number. They never change, so they are no part of the saved state. If the host has
+    applied the selections of some inputs before, `selected` names these inputs.
+    """
+
+    bound: BoundQuery
+    config: JoinConfig
+    relations: Mapping[int, pa.Table]
+    selected: frozenset[int] = frozenset()
+
+    def empty(self) -> JoinState:
+        return self._add_relations(empty_state(self.config))
+
+    def advance(self, state: JoinState, batches: Mapping[int, InputBatch], clock: Clock) -> BatchResults[JoinState]:
+        return iter_join_batch(self.config, state, batches, clock.watermark_us, clock.next_watermark_us)
+
+    def trim(self, before: JoinState, after: JoinState, clock: Clock) -> JoinState:
+        return evict_expired_rows(self.config, after, before, clock.next_watermark_us)
+
+    def parts(self, state: JoinState) -> Sequence[WindowPart]:
+        return list_state_parts(self.config, state)
+
+    def restore(self, saved: Sequence[SavedPart]) -> JoinState:
+        return self._add_relations(restore_state(self.config, saved))
+
+    def replan(self, state: JoinState, plan: Plan) -> tuple[WindowJoinOperator, JoinState]:
+        """Return the join with another plan. There is nothing to migrate: the state is the windows for every plan."""
+        return self.with_plan(plan), state
+
+    def with_plan(self, plan: Plan) -> WindowJoinOperator:
+        """Return the join with another plan."""
+        return replace(self, config=drop_selections(compile_join_config(self.bound, plan), self.selected))
+
+    def _add_relations(self, state: JoinState) -> JoinState:
+        for number, table in self.relations.items():
+            state = add_relation(self.config, state, number, table)
+        return state
+
+
+def drop_selections(config: JoinConfig, selected: frozenset[int]) -> JoinConfig:
+    """Return the join without the selections of these inputs."""
+    inputs = (replace(each, selection=None) if each.number in selected else each for each in config.inputs)
+    return replace(config, inputs=tuple(inputs))
