@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def _drop_late_rows_at_once(advance: Original) -> Original:
         for packet in packets:
             seen.add(packet)
         return advance(
-            self, label, bucket.BucketState(state.inner, state.watermark.after_batch(seen.seen_us)), packets, last=last
+            self, label, replace(state, watermark=state.watermark.after_batch(seen.seen_us)), packets, last=last
         )
 
     return advance_after_watermark

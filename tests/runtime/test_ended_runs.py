@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import watersmeet as wm
 from watersmeet.runtime.spark import state_store
 from watersmeet.runtime.spark.bucket import BucketState
 from watersmeet.runtime.spark.state_store import CachedState, StatefulStep, forget_ended_runs
@@ -21,6 +23,7 @@ from watersmeet.runtime.spark.worker_cache import (
 from watersmeet.runtime.watermark import Watermark
 
 NOW_S = 1_000_000.0
+OPERATOR = wm.run("SELECT a.ts FROM a [RANGE 1 SECOND]", {"a": wm.stream(pa.table({"ts": [0]}), time="ts")}).operator
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +39,7 @@ def mark_used(local: Path, run: str, at_s: float) -> None:
 
 def cache_decoded(run: str, step: str = "buckets", label: int = 0) -> None:
     state_store._decoded_states[StatefulStep(run, step), label] = CachedState(
-        "", 0, 0, BucketState(None, Watermark.start({})), (), {}
+        "", 0, 0, BucketState(OPERATOR, OPERATOR.empty(), Watermark.start({})), (), {}
     )
 
 

@@ -150,4 +150,4 @@ def test_the_metrics_of_a_batch_count_the_matches_as_state(tmp_path: Path) -> No
     progress = run_incremental(job(tmp_path, QUERIES["every second"]), threading.Event(), found.append)
     assert progress.run is not None
     assert found[0].state_rows > progress.run.state.join.rows
-    assert found[0].state_bytes > progress.run.state.nbytes
+    assert found[0].state_bytes > progress.run.state.join.nbytes

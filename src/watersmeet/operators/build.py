@@ -18,7 +18,7 @@ from watersmeet.operators.shed.aggregation import ShedConfig, build_shed_config
 from watersmeet.operators.shed.operator import SheddingAggregateOperator
 from watersmeet.operators.shed.sampling import build_drop_boxes, compute_keep_shares
 from watersmeet.operators.window_join.config import JoinInput
-from watersmeet.operators.window_join.operator import WindowJoinOperator
+from watersmeet.operators.window_join.operator import WindowJoinOperator, drop_selections
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 
 #: Reads all rows of the relation that an input stands for.
@@ -26,23 +26,35 @@ RelationReader = Callable[[JoinInput], pa.Table]
 
 
 def build_operator(
-    bound: BoundQuery, plan: Plan, read_relation: RelationReader, *, every_row: bool = False
+    bound: BoundQuery,
+    plan: Plan,
+    read_relation: RelationReader,
+    *,
+    every_row: bool = False,
+    partial: bool = False,
+    selected: frozenset[int] = frozenset(),
 ) -> Operator[Any]:
     """Build the operator that runs a query by a plan; refuse a plan that cannot run it.
 
-    With `every_row`, an aggregation is evaluated at the time of every row.
+    With `every_row`, an aggregation is evaluated at the time of every row. With `partial`, it emits partial groups. A
+    host that has applied the selections of some inputs names them in `selected`.
     """
     if not bound.is_aggregation:
-        config = compile_join_config(bound, plan)
-        return WindowJoinOperator(bound, config, _read_relations(config, read_relation))
+        return _build_join(bound, plan, read_relation, selected)
     if build_drop_boxes(bound, plan):
-        return build_shedding_operator(bound, plan, read_relation, every_row=every_row)
-    aggregate = build_aggregate_config(bound, replace(plan, drop=()), every_row=every_row)  # rates of 0 at most
-    return AggregateOperator(bound, aggregate, _read_relations(aggregate, read_relation))
+        return build_shedding_operator(bound, plan, read_relation, every_row=every_row, selected=selected)
+    config = build_aggregate_config(bound, replace(plan, drop=()), every_row=every_row)  # all drop rates are 0
+    remaining = replace(config, join=drop_selections(config.join, selected), partial=partial)
+    return AggregateOperator(bound, remaining, _read_relations(config, read_relation), selected)
 
 
 def build_shedding_operator(
-    bound: BoundQuery, plan: Plan, read_relation: RelationReader, *, every_row: bool = False
+    bound: BoundQuery,
+    plan: Plan,
+    read_relation: RelationReader,
+    *,
+    every_row: bool = False,
+    selected: frozenset[int] = frozenset(),
 ) -> SheddingAggregateOperator:
     """Build the operator that estimates an aggregation from kept rows.
 
@@ -54,9 +66,7 @@ def build_shedding_operator(
             hint='omit "evaluate", or use a plan that sheds nothing',
         )
     shed = build_estimation_config(bound, plan)
-    config = compile_join_config(shed.bound, plan)
-    join = WindowJoinOperator(shed.bound, config, _read_relations(config, read_relation))
-    return SheddingAggregateOperator(join, shed)
+    return SheddingAggregateOperator(_build_join(shed.bound, plan, read_relation, selected), shed)
 
 
 def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
@@ -67,6 +77,15 @@ def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
             hint='remove "early" from the plan',
         )
     return build_shed_config(bound, compute_keep_shares(bound, plan))
+
+
+def _build_join(
+    bound: BoundQuery, plan: Plan, read_relation: RelationReader, selected: frozenset[int]
+) -> WindowJoinOperator:
+    config = compile_join_config(bound, plan)
+    return WindowJoinOperator(
+        bound, drop_selections(config, selected), _read_relations(config, read_relation), selected
+    )
 
 
 def _read_relations(config: OperatorConfig, read_relation: RelationReader) -> dict[int, pa.Table]:

@@ -134,8 +134,8 @@ def check_state_metrics() -> None:
     """Check that the metrics of a batch count windows and combinations."""
     run = wm.run(EVERY_SECOND, _slow_streams(), plan=wm.plan(drop={"a": 0.1}))
     _, figures = run_batch_with_metrics(run, 0, next(run.read_rounds()))
-    assert figures.state_bytes > run.state.nbytes
-    assert figures.state_rows > run.state.rows
+    assert figures.state_bytes > run.state.join.nbytes
+    assert figures.state_rows > run.state.join.rows
 
 
 CHECKS = (

@@ -14,6 +14,7 @@ from watersmeet.operators.aggregate.serialization import AggregatePart, restore_
 from watersmeet.operators.aggregate.state import AggregateState, empty_state, load_relation, rebuild_tables
 from watersmeet.operators.aggregate.step import step
 from watersmeet.operators.protocol import BatchResults, Clock, InputBatch, SavedPart
+from watersmeet.operators.shed.sampling import build_drop_boxes, fixed_drop_rates_error
 from watersmeet.operators.window_join.operator import drop_selections
 
 
@@ -54,8 +55,13 @@ class AggregateOperator:
         return restore_from_parts(self.config, saved)
 
     def replan(self, state: AggregateState, plan: Plan) -> tuple[AggregateOperator, AggregateState]:
-        """Return the aggregation with another plan. Early aggregates are rebuilt from the windows."""
-        config = build_aggregate_config(self.bound, plan, every_row=self.config.every_row)
+        """Return the aggregation with another plan. Early aggregates are rebuilt from the windows.
+
+        Refuse a plan that sheds rows: exact aggregates need all of them.
+        """
+        if build_drop_boxes(self.bound, plan):
+            raise fixed_drop_rates_error()
+        config = build_aggregate_config(self.bound, replace(plan, drop=()), every_row=self.config.every_row)
         config = replace(config, join=drop_selections(config.join, self.selected), partial=self.config.partial)
         if (config.early, config.join.orders) != (self.config.early, self.config.join.orders):
             state = rebuild_tables(config, state)

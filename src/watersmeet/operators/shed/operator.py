@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.serialization import AggregatePart
 from watersmeet.operators.protocol import BatchResults, Clock, InputBatch, SavedPart, StatePart, exhaust
 from watersmeet.operators.shed.aggregation import ROW, ShedAggregation, ShedConfig, add_hidden_columns
+from watersmeet.operators.shed.sampling import fixed_drop_rates_error
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.operator import WindowJoinOperator
 from watersmeet.operators.window_join.state import JoinState
@@ -81,10 +81,7 @@ class SheddingAggregateOperator:
         """Return the operator with another plan. Drop rates stay, because estimates need one share per stream."""
         current = self.join.config.plan
         if (plan.drop, plan.drop_seed) != (current.drop, current.drop_seed):
-            raise PlanError(
-                "an aggregation cannot change its drop rates while it runs",
-                hint="start a new run with other drop rates",
-            )
+            raise fixed_drop_rates_error()
         join, join_state = self.join.replan(state.join, plan)
         return replace(self, join=join), replace(state, join=join_state)
 

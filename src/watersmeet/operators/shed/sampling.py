@@ -107,6 +107,13 @@ def compute_keep_shares(bound: BoundQuery, plan: Plan) -> Mapping[str, float]:
     return {each.alias: boxes[each.schema.name].keep if each.schema.name in boxes else 1.0 for each in bound.sources}
 
 
+def fixed_drop_rates_error() -> PlanError:
+    """Return the error for a plan that would change the drop rates of a running aggregation."""
+    return PlanError(
+        "an aggregation cannot change its drop rates while it runs", hint="start a new run with other drop rates"
+    )
+
+
 def _resolve_stream(bound: BoundQuery, streams: Mapping[str, str], given: str) -> str:
     if given in streams:
         return streams[given]

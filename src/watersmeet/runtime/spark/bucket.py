@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
@@ -37,15 +38,16 @@ Metrics = dict[str, int]
 
 @dataclass(frozen=True)
 class BucketState:
-    """State of the operator, and the watermark at the start of the next batch."""
+    """The operator of the last batch, its state, and the watermark at the start of the next batch."""
 
+    operator: Operator[Any]
     inner: Any
     watermark: Watermark
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """The part of a query that every bucket runs.
+    """The part of a query that every bucket runs. `operator` has the query's own plan.
 
     `streams` are the physical streams; several inputs may read one. `packed_schemas` are the columns of each input that
     arrive in packets.
@@ -63,12 +65,15 @@ class Bucket:
         return self.operator.config
 
     def empty(self) -> BucketState:
-        return BucketState(self.operator.empty(), Watermark.start(self.lateness))
+        return BucketState(self.operator, self.operator.empty(), Watermark.start(self.lateness))
 
     def advance(
-        self, label: int, state: BucketState, packets: Iterable[Packet], *, last: bool
+        self, label: int, state: BucketState, packets: Iterable[Packet], *, last: bool, plan: Plan | None = None
     ) -> Generator[pa.RecordBatch, None, tuple[BucketState, Metrics]]:
-        """Join one batch. `last` means that no batch follows, so rows that wait for the watermark are released."""
+        """Run one batch, by another plan if there is one.
+
+        `last` means that no batch follows, so rows that wait for the watermark are released.
+        """
         unpacked = _UnpackedBatch(self, self.labels.index(label))
         for packet in packets:
             unpacked.add(packet)
@@ -77,11 +82,12 @@ class Bucket:
         input_batches = unpacked.input_batches()
         start = time.perf_counter_ns()
         clock = Clock(state.watermark.value_us, FOREVER_US if last else following.value_us, following.largest_us)
-        advanced, counters = yield from self.operator.advance(state.inner, input_batches, clock)
-        inner = self.operator.trim(state.inner, advanced, clock)
+        operator, inner = (state.operator, state.inner) if plan is None else state.operator.replan(state.inner, plan)
+        advanced, counters = yield from operator.advance(inner, input_batches, clock)
+        trimmed = operator.trim(inner, advanced, clock)
         metrics = unpacked.metrics(input_batches, clock.watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
-        return BucketState(inner, following), metrics
+        return BucketState(operator, trimmed, following), metrics
 
     def _check_units(self, watermark: Watermark, seen_us: Mapping[str, tuple[int, int]]) -> None:
         """Check the time unit on the first rows of each stream.
@@ -201,7 +207,7 @@ class Merger:
         return {}
 
     def empty(self) -> BucketState:
-        return BucketState(self.operator.empty(), Watermark.start(self.lateness))
+        return BucketState(self.operator, self.operator.empty(), Watermark.start(self.lateness))
 
     def advance(
         self, state: BucketState, parts: Iterable[tuple[int, Any]]
@@ -216,4 +222,4 @@ class Merger:
         for number in sorted(by_round):
             results, inner = merge_partials(self.config, inner, pa.concat_tables(by_round[number]))
             yield from results
-        return BucketState(inner, state.watermark)
+        return BucketState(state.operator, inner, state.watermark)

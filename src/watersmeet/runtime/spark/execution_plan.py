@@ -15,18 +15,15 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RowsWindow
-from watersmeet.errors import InternalError, PlanError
+from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.merging import build_merge_config
-from watersmeet.operators.aggregate.operator import AggregateOperator
-from watersmeet.operators.build import build_estimation_config
+from watersmeet.operators.build import build_estimation_config, build_operator
 from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.protocol import Operator, OperatorConfig
-from watersmeet.operators.shed.operator import SheddingAggregateOperator
 from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.operator import WindowJoinOperator, drop_selections
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.runtime.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
 from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
@@ -35,7 +32,7 @@ from watersmeet.runtime.spark.bucket import Bucket, Merger
 from watersmeet.runtime.spark.packets import decode_table, encode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
+from watersmeet.runtime.spark.task_batch import PlannedDrops
 from watersmeet.sources.declarations import Stream
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -95,8 +92,15 @@ def build_execution_plan(
         )
         for number, name in enumerate(_list_stream_names(config))
     )
-    relations = _read_relations(config, sources)
-    operator = _build_operator(bound, config, relations)
+    operator = build_operator(
+        bound,
+        plan,
+        lambda each: _read_packed_relation(
+            each, sources, each.fields.names if bound.is_aggregation else list_columns_read(each)
+        ),
+        partial=merger is not None,
+        selected=_find_selected_inputs(config),
+    )
     return SparkExecutionPlan(
         bound,
         packers,
@@ -121,8 +125,12 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
         )
         for number, name in enumerate(_list_stream_names(config))
     )
-    relations = _read_relations(config, sources)
-    operator = SheddingAggregateOperator(_build_join_operator(shed.bound, config, relations), shed)
+    operator = build_operator(
+        bound,
+        plan,
+        lambda each: _read_packed_relation(each, sources, list_columns_read(each)),
+        selected=_find_selected_inputs(config),
+    )
     return SparkExecutionPlan(
         bound,
         packers,
@@ -141,14 +149,6 @@ def _build_shedding_signature(
 
 def _list_stream_names(config: Config) -> list[str]:
     return list(dict.fromkeys(config.inputs[i].name for i in config.stream_inputs))
-
-
-def replan_bucket(bucket: Bucket, plan: Plan) -> Bucket:
-    """Return the bucket with its join run by another plan. Rows are shed earlier, while they are packed."""
-    if not isinstance(bucket.operator, WindowJoinOperator):
-        raise PlanError("the plan of an aggregation cannot change while it runs on Spark")
-    check_drop_seed(bucket.config.plan, plan)
-    return replace(bucket, operator=bucket.operator.with_plan(plan))
 
 
 def _load_or_choose_grid(
@@ -242,21 +242,9 @@ def _build_bucket(operator: Operator[Any], sources: Sources, packers: tuple[Pack
     )
 
 
-def _build_operator(
-    bound: BoundQuery, config: Config, relations: Mapping[int, pa.Table]
-) -> WindowJoinOperator | AggregateOperator:
-    if isinstance(config, JoinConfig):
-        return _build_join_operator(bound, config, relations)
-    selected = _find_selected_inputs(config)
-    remaining = replace(config, join=drop_selections(config.join, selected))
-    return AggregateOperator(bound, remaining, relations, selected)
-
-
-def _build_join_operator(
-    bound: BoundQuery, config: JoinConfig, relations: Mapping[int, pa.Table]
-) -> WindowJoinOperator:
-    selected = _find_selected_inputs(config)
-    return WindowJoinOperator(bound, drop_selections(config, selected), relations, selected)
+def _read_packed_relation(source: JoinInput, sources: Sources, names: list[str]) -> pa.Table:
+    """Read these columns of a relation. It is sent to workers with the query, so its buffers hold nothing else."""
+    return decode_table(encode_table(read_all_rows(sources[source.name]).select(names)))
 
 
 def _find_selected_inputs(config: Config) -> frozenset[int]:
@@ -276,20 +264,6 @@ def _may_selection_raise(source: JoinInput) -> bool:
     return source.selection is not None and may_raise(
         source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)
     )
-
-
-def _read_relations(config: Config, sources: Sources) -> dict[int, pa.Table]:
-    """Read the relations by input number. They are sent to workers with the query, so their buffers hold no more."""
-    return {
-        each.number: decode_table(encode_table(_read_relation(config, each, sources)))
-        for each in config.inputs
-        if not each.is_stream
-    }
-
-
-def _read_relation(config: Config, source: JoinInput, sources: Sources) -> pa.Table:
-    table = read_all_rows(sources[source.name])
-    return table.select(list_columns_read(source)) if isinstance(config, JoinConfig) else table
 
 
 def _build_packed_schema(config: OperatorConfig, each: PackedInput) -> pa.Schema:

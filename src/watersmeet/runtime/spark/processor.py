@@ -16,12 +16,12 @@ import pyarrow as pa
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, BucketState, Merger
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, Emission
-from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, replan_bucket
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.spark_types import to_arrow_backed_frame, to_spark_schema
 from watersmeet.runtime.spark.state_store import MapState, StatefulStep, StateStore, ValueState, forget_ended_runs
-from watersmeet.runtime.spark.task_batch import task_plan, task_run_id
+from watersmeet.runtime.spark.task_batch import check_drop_seed, task_plan, task_run_id
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 
 _PACKET_COLUMNS = [name for name in PACKED.names if name != "bucket"]
@@ -47,9 +47,9 @@ class BucketProcessor:
         self._cache_state = cache_state
 
     def open_state(self, header: ValueState, entries: MapState) -> None:
-        plan = None if self._plans is None else task_plan(self._plans)
-        if plan is not None:
-            self._bucket = replan_bucket(self._bucket, plan)
+        self._plan = None if self._plans is None else task_plan(self._plans)
+        if self._plan is not None:
+            check_drop_seed(self._bucket.config.plan, self._plan)
         run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(
@@ -67,7 +67,8 @@ class BucketProcessor:
         received = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        state, metrics = yield from self._emission.emit(self._bucket.advance(label, before.state, packets, last=False))
+        results = self._bucket.advance(label, before.state, packets, last=False, plan=self._plan)
+        state, metrics = yield from self._emission.emit(results)
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()

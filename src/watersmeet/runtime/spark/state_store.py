@@ -151,7 +151,7 @@ class StateStore:
 
     def save(self, label: int, before: CachedState, state: BucketState) -> CachedState:
         """Write new parts, delete the parts that the state no longer contains, and write the header last."""
-        parts, cache = self.bucket.operator.parts(state.inner), self._open_cache()
+        parts, cache = state.operator.parts(state.inner), self._open_cache()
         entries: dict[int, StateEntry] = {}
         place = before.next_place
         for part in parts:
@@ -174,8 +174,9 @@ class StateStore:
     def _read(self, header: dict[str, Any]) -> CachedState:
         listed, cache = [StateEntry(*values) for values in header["entries"]], self._open_cache()
         saved = [SavedPart(entry.input_number, entry.kind, self._blob(entry, cache)) for entry in listed]
-        state = BucketState(self.bucket.operator.restore(saved), _restore_watermark(self.bucket, header["watermark"]))
-        parts = self.bucket.operator.parts(state.inner)
+        operator, watermark = self.bucket.operator, _restore_watermark(self.bucket, header["watermark"])
+        state = BucketState(operator, operator.restore(saved), watermark)
+        parts = operator.parts(state.inner)
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
         return CachedState(header["token"], header["version"], header["next_place"], state, parts, entries)
 
