@@ -23,13 +23,13 @@ from watersmeet.algebra.expressions import (
     walk,
 )
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.algebra.time_bounds import close_bounds
 from watersmeet.algebra.windows import (
     FOREVER_US,
     MAX_LENGTH_US,
     RangeWindow,
     RowsWindow,
     TumbleWindow,
-    close_bounds,
     format_sql_duration,
 )
 from watersmeet.errors import InternalError, QueryError, Span

@@ -15,9 +15,9 @@ from tests.oracle.functions import greatest, least
 from tests.oracle.join import SourceRows, admitted_members, build_source_rows, merge_columns, pairs_hold
 from tests.oracle.predicates import holds, split_where
 from tests.oracle.values import Duration, event_times_us, sort_key
+from tests.oracle.windows import last_instant_us
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite, walk
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import InternalError, QueryError
 
 _EXACT = Context(prec=200)
@@ -99,7 +99,7 @@ def _emit_changes(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, l
 def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[int]:
     """Return the multiples of EVERY since the epoch, from the first time to the largest time.
 
-    With tumbling windows, the last instant is the end of the last tile.
+    The windows may ask for a later last instant: tumbling windows ask for the end of the last tile.
     """
     every_us = bound.query.every_us
     if every_us is None:
@@ -110,8 +110,7 @@ def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[in
     ]
     if not times_us:
         return []
-    tiles_us = [source.window.length_us for source in bound.sources if isinstance(source.window, TumbleWindow)]
-    last_us = max([max(times_us), *(max(times_us) - max(times_us) % tile_us + tile_us for tile_us in tiles_us)])
+    last_us = max(last_instant_us(source.window, max(times_us)) for source in bound.sources)
     return list(range(-(-min(times_us) // every_us) * every_us, last_us + 1, every_us))
 
 

@@ -260,7 +260,7 @@ FROM = "SELECT * FROM s AS a, t AS b "
         ("SELECT * FROM s [RANGE 1e-999999999 WEEKS]", "a length is a whole number of microseconds", "1e-999999999"),
         ("SELECT * FROM s [RANGE 0.5 MICROSECONDS]", "a length is a whole number of microseconds", "0.5"),
         ("SELECT * FROM s [ROWS 5] AS a [ROWS 6]", "a source has one window", "["),
-        ("SELECT * FROM s [PARTITION BY x, x ROWS 5]", "a column appears twice in PARTITION BY", "5"),
+        ("SELECT * FROM s [PARTITION BY x, x ROWS 5]", "a column appears twice in PARTITION BY", "x, x ROWS 5"),
         (FROM + "WINDOW = -1 SECONDS", "a window must not be negative, got -1 SECONDS", "-1 SECONDS"),
         (FROM + "WINDOW (a, b) = -1 DAYS", "a window must not be negative, got -1 DAYS", "-1 DAYS"),
         (FROM + "DWINDOW (a, b) = -1 WEEKS", "a window must not be negative, got -1 WEEKS", "-1 WEEKS"),

@@ -9,18 +9,8 @@ import pyarrow as pa
 
 from watersmeet.algebra.expressions import Expr, has_aggregate
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
-from watersmeet.algebra.windows import (
-    FOREVER_US,
-    DifferenceBounds,
-    LandmarkWindow,
-    RangeWindow,
-    RowsWindow,
-    TumbleWindow,
-    Window,
-    check_every,
-    check_length,
-    close_bounds,
-)
+from watersmeet.algebra.time_bounds import DifferenceBounds, close_bounds
+from watersmeet.algebra.windows import FOREVER_US, Window, check_every, check_length
 from watersmeet.errors import InternalError, QueryError, Span, listing
 
 if TYPE_CHECKING:
@@ -210,7 +200,7 @@ class BoundQuery:
     @property
     def waits_for_watermark(self) -> bool:
         """Whether rows wait for the watermark: a ROWS window counts its rows in time order."""
-        return any(isinstance(source.window, RowsWindow) for source in self.sources)
+        return any(source.window is not None and source.window.row_limit is not None for source in self.sources)
 
     @property
     def given_bounds_us(self) -> list[list[int]]:
@@ -225,7 +215,7 @@ class BoundQuery:
         streams = self.stream_inputs
         for i in streams:
             for j in streams:
-                tighten(i, j, _window_length_us(self.sources[i].window, self.query.every_us))
+                tighten(i, j, _longest_validity_us(self.sources[i].window, self.query.every_us))
                 if self.query.all_pairs_us is not None:
                     tighten(i, j, self.query.all_pairs_us)
         for pair in self.query.pairs:
@@ -253,18 +243,8 @@ class BoundQuery:
                 )
 
 
-def _window_length_us(window: Window | None, every_us: int | None) -> int:
-    """Return how long after its time a row may still be in its window.
-
-    With EVERY, a tile is also emitted at its end.
-    """
-    match window:
-        case RangeWindow(length_us):
-            return length_us
-        case TumbleWindow(length_us):
-            return length_us if every_us is not None else length_us - 1
-        case RowsWindow() | LandmarkWindow() | None:
-            return FOREVER_US
+def _longest_validity_us(window: Window | None, every_us: int | None) -> int:
+    return FOREVER_US if window is None else window.longest_validity_us(every_us)
 
 
 def _check_sources(sources: tuple[Source, ...]) -> None:

@@ -35,14 +35,7 @@ from watersmeet.algebra.expressions import (
     Value,
 )
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
-from watersmeet.algebra.windows import (
-    LandmarkWindow,
-    RangeWindow,
-    RowsWindow,
-    TumbleWindow,
-    Window,
-    format_sql_duration,
-)
+from watersmeet.algebra.windows import format_sql_duration
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -112,21 +105,8 @@ def _item(item: SelectItem | Star) -> TreeNode:
 
 
 def _source(source: Source) -> TreeNode:
-    return TreeNode("source", {"name": source.name, "alias": source.alias, "window": _window(source.window)})
-
-
-def _window(window: Window | None) -> Json:
-    match window:
-        case None:
-            return None
-        case RangeWindow(length_us):
-            return {"kind": "range", "length_us": length_us, "text": str(window)}
-        case TumbleWindow(length_us):
-            return {"kind": "tumble", "length_us": length_us, "text": str(window)}
-        case RowsWindow(count, partition_by):
-            return {"kind": "rows", "rows": count, "partition_by": list(partition_by), "text": str(window)}
-        case LandmarkWindow():
-            return {"kind": "landmark", "text": str(window)}
+    window = None if source.window is None else source.window.to_dict()
+    return TreeNode("source", {"name": source.name, "alias": source.alias, "window": window})
 
 
 def _constraints(query: Query) -> tuple[TreeNode, ...]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query, Source
-from watersmeet.algebra.windows import RangeWindow, RowsWindow, TumbleWindow
 from watersmeet.api import Budget, explain
 from watersmeet.errors import InputError, listing
 from watersmeet.planner.explain import Explanation
@@ -116,24 +115,13 @@ def _with_rate(known: StreamStats, rate: float | None) -> StreamStats:
 def _window_controls(query: Query) -> list[Control]:
     found = []
     for source in query.sources:
-        match source.window:
-            case RangeWindow(length_us) | TumbleWindow(length_us):
-                found.append(_length_control(f"window {source.alias}", f"window of {source.alias}", length_us))
-            case RowsWindow(count):
-                label = f"rows in the window of {source.alias}"
-                found.append(
-                    Control(
-                        f"window {source.alias}",
-                        label,
-                        "rows",
-                        count,
-                        1,
-                        min(count * _RANGE_FACTOR, 2.0**31 - 1),
-                        is_integer=True,
-                    )
-                )
-            case _:
-                pass
+        key = f"window {source.alias}"
+        if source.window is None or source.window.size is None:
+            continue
+        if source.window.row_limit is not None:
+            found.append(_rows_control(key, f"rows in the window of {source.alias}", source.window.size))
+        else:
+            found.append(_length_control(key, f"window of {source.alias}", source.window.size))
     return found
 
 
@@ -159,6 +147,10 @@ def _length_control(key: str, label: str, length_us: int) -> Control:
     if not seconds:
         return Control(key, label, "s", 0.0, 0.0, _MAX_FROM_ZERO_S, linear=True)
     return Control(key, label, "s", seconds, max(seconds / _RANGE_FACTOR, 1e-6), seconds * _RANGE_FACTOR)
+
+
+def _rows_control(key: str, label: str, rows: int) -> Control:
+    return Control(key, label, "rows", rows, 1, min(rows * _RANGE_FACTOR, 2.0**31 - 1), is_integer=True)
 
 
 def _budget_controls(budget: Budget) -> list[Control]:
@@ -205,17 +197,10 @@ def _with_windows(query: Query, values: Mapping[str, float]) -> Query:
 
 
 def _with_window(source: Source, value: float | None) -> Source:
-    if value is None:
+    if value is None or source.window is None:
         return source
-    match source.window:
-        case RangeWindow():
-            return replace(source, window=RangeWindow(_to_us(value)))
-        case TumbleWindow():
-            return replace(source, window=TumbleWindow(_to_us(value)))
-        case RowsWindow(_, partition_by):
-            return replace(source, window=RowsWindow(max(1, round(value)), partition_by))
-        case _:
-            return source
+    size = _to_us(value) if source.window.row_limit is None else max(1, round(value))
+    return replace(source, window=source.window.resize(size))
 
 
 def _to_us(seconds: float) -> int:

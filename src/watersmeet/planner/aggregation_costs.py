@@ -13,7 +13,7 @@ from itertools import chain, combinations
 from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, TumbleWindow
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import (
     AggregateConfig,
     build_group_outputs,
@@ -38,7 +38,7 @@ from watersmeet.planner.models.tran import plan_name
 from watersmeet.planner.overload import Approximation, CostingContext, Remedies, find_approximation, find_remedies
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.search import search_plans
-from watersmeet.planner.workload import InputEstimate, Workload, length_to_seconds
+from watersmeet.planner.workload import ArrivalPattern, InputEstimate, Workload
 from watersmeet.stats.estimate import derive
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -120,7 +120,7 @@ def _build_early_input(
         window_rows=each.held_rows.value,
         early_groups=keys * carried,
         carried=carried,
-        passes=1 if isinstance(source.window, LandmarkWindow | TumbleWindow) else 2,
+        passes=2 if source.window is None or source.window.slides else 1,
         order=_probe_order(config, number, early),
     )
 
@@ -263,22 +263,26 @@ def _drop_minimum(context: CostingContext, found: Approximation) -> Approximatio
     return replace(found, costed=CostedPlan(plan, cost), keep=tuple(keep.items()))
 
 
-def hold_full_windows(config: JoinConfig, workload: Workload) -> Workload:
-    """Return the workload of a join whose aggregation stores every RANGE window in full.
+def hold_full_windows(config: AggregateConfig, workload: Workload) -> Workload:
+    """Return the workload of a join whose aggregation stores every window in full.
 
     The join alone would store only the rows that other streams can still reach.
     """
     inputs = tuple(
-        _hold_full_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True)
+        _hold_full_window(source, each, config.every_us, workload.arrivals)
+        for source, each in zip(config.inputs, workload.inputs, strict=True)
     )
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
-def _hold_full_window(source: JoinInput, each: InputEstimate, workload: Workload) -> InputEstimate:
-    if not source.is_stream or not isinstance(source.window, RangeWindow):
+def _hold_full_window(
+    source: JoinInput, each: InputEstimate, every_us: int | None, arrivals: ArrivalPattern
+) -> InputEstimate:
+    if source.window is None or source.row_limit is not None:
         return each
-    lasting_s = min(length_to_seconds(source.window.length_us), workload.arrivals.horizon_s)
-    return replace(each, held_rows=derive(each.kept_per_s.value * lasting_s, each.kept_per_s))
+    lasting_s = min(source.window.mean_filled_us(FOREVER_US, every_us) / 1e6, arrivals.horizon_s)
+    full = derive(each.kept_per_s.value * lasting_s, each.kept_per_s)
+    return replace(each, held_rows=full) if full.value > each.held_rows.value else each
 
 
 def estimate_held_combinations(config: JoinConfig, workload: Workload, found_per_s: float) -> float:

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field, replace
 
 from watersmeet.algebra.plan import Plan, Tree, tree_leaves
-from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
@@ -82,7 +81,7 @@ class TreeModel:
         met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
         # At a node, the ends of rows in ROWS windows are looked up again.
-        counted = sum(1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow))
+        counted = sum(1 for i in left | right if self.config.inputs[i].row_limit is not None)
         probes_in_batch = 2 * self._panes_per_probe() * self.profile.probe_batch_s
         batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arrivals.batch_s
         return probes + met + rows + batches

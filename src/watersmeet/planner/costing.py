@@ -9,7 +9,6 @@ References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, 
 from __future__ import annotations
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.algorithms import find_algorithm
 from watersmeet.planner.models.profile import Profile
@@ -50,7 +49,7 @@ def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> l
         parts.append(
             OperatorCost(f"ingest {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value)
         )
-        if isinstance(source.window, RowsWindow):
+        if source.row_limit is not None:
             parts.append(
                 OperatorCost(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value)
             )

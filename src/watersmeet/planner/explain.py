@@ -285,7 +285,7 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
         sheds = plan is not None and bool(build_drop_boxes(bound, plan))
         # A plan that sheds rows is a plan of the join below the estimates, not of the exact aggregation.
         grouped = build_aggregate_config(bound, None if sheds else plan)
-        workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arrivals))
+        workload = hold_full_windows(grouped, estimate_workload(bound, grouped.join, stats, samples, arrivals))
         context = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, context)
         explanation = _explain_aggregation(costs, plan, policy, all_plans, is_pinned=plan is not None and not reason)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import JoinConfig
@@ -146,8 +146,7 @@ class CostingContext:
     def has_only_rows_windows(self) -> dict[str, bool]:
         """Whether a stream is read through ROWS windows only, by stream name."""
         windows = [
-            (self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow))
-            for i in self.config.stream_inputs
+            (self.config.inputs[i].name, self.config.inputs[i].row_limit is not None) for i in self.config.stream_inputs
         ]
         return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
 
@@ -155,7 +154,7 @@ class CostingContext:
 def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
     """Return the workload with a share of each stream kept, by stream name."""
     inputs = tuple(
-        _scale_input(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow))
+        _scale_input(each, keep.get(source.name, 1.0), counted=source.row_limit is not None)
         if source.is_stream
         else each
         for source, each in zip(config.inputs, workload.inputs, strict=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Expr, columns_of, sources_of
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import FOREVER_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow
+from watersmeet.algebra.windows import FOREVER_US, LANDMARK_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.samples import Samples
@@ -98,9 +98,6 @@ def _sample_positions(length_s: float) -> Floats:
 
 _US = 1e6
 
-#: Assumed age of a window without end when its state is estimated.
-LANDMARK_S = 86_400.0
-
 
 @dataclass(frozen=True, slots=True)
 class InputEstimate:
@@ -129,7 +126,7 @@ class Workload:
 
     inputs: tuple[InputEstimate, ...]
     residuals: tuple[ResidualPredicate, ...]
-    gaps_us: tuple[tuple[int, ...], ...]  # difference bounds D[i][j] (`algebra.windows`)
+    gaps_us: tuple[tuple[int, ...], ...]  # difference bounds D[i][j] (`algebra.time_bounds`)
     arrivals: ArrivalPattern = field(default_factory=ArrivalPattern)
     samples: Samples = field(default_factory=Samples)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
@@ -294,24 +291,18 @@ def _estimate_held_rows(
 def _estimate_steady_rows(
     source: JoinInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None
 ) -> Estimate:
-    match source.window:
-        case RowsWindow(count, partition_by):
-            partitions = 1.0
-            for name in partition_by:
-                partitions *= stats.distinct[name].value
-            return derive(count * partitions * share.value, share)
-        case TumbleWindow(length_us):
-            return derive(kept.value * _mean_tile_us(length_us, every_us) / _US, kept)
-        case LandmarkWindow():
-            return derive(kept.value * LANDMARK_S, kept)
-        case RangeWindow() | None:
-            if not source.is_stream:
-                rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation were not declared")
-                return derive(rows.value * share.value, rows, share)
-            return derive(kept.value * min(length_to_seconds(source.retention_us), LANDMARK_S), kept)
+    if not source.is_stream:
+        rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation were not declared")
+        return derive(rows.value * share.value, rows, share)
+    if source.row_limit is not None:
+        partitions = math.prod(stats.distinct[name].value for name in source.row_limit.partition_by)
+        return derive(source.row_limit.count * partitions * share.value, share)
+    kept_us = min(source.retention_us, LANDMARK_US)
+    filled_us = kept_us if source.window is None else source.window.mean_filled_us(kept_us, every_us)
+    return derive(kept.value * length_to_seconds(filled_us), kept)
 
 
-def length_to_seconds(length_us: int) -> float:
+def length_to_seconds(length_us: float) -> float:
     """Convert the length of a time window or a time bound to seconds of stream.
 
     Both ends are inside. So length 0 covers one instant, a microsecond: it has few rows, but the estimate is never
@@ -322,18 +313,6 @@ def length_to_seconds(length_us: int) -> float:
 
     """
     return max(length_us, 1) / _US
-
-
-def _mean_tile_us(length_us: int, every_us: int | None) -> float:
-    """Return the mean filled length of a tile: half of it, or, with EVERY, the mean over the evaluation instants.
-
-    The instants fall equally often on the multiples of the greatest common divisor in the tile, its end included.
-
-    >>> _mean_tile_us(60, None), _mean_tile_us(60, 60), _mean_tile_us(60, 20), _mean_tile_us(60, 7)
-    (30.0, 60.0, 40.0, 30.5)
-
-    """
-    return (length_us + (0 if every_us is None else math.gcd(length_us, every_us))) / 2
 
 
 def _estimate_stored_bytes(source: JoinInput, stats: StreamStats) -> Estimate:

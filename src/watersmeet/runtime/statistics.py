@@ -59,7 +59,7 @@ def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
         if isinstance(node, Aggregate) and node.arg is not None
     ]
     read = [column.name for expr in exprs for column in columns_of(expr) if column.source in own]
-    partition_columns = [column for each in own.values() for column in getattr(each.window, "partition_by", ())]
+    partition_columns = [column for each in own.values() if each.window is not None for column in each.window.columns]
     fields = next(iter(own.values())).schema.fields
     return [
         column
@@ -87,8 +87,8 @@ def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> Stre
     partition_columns = [
         column
         for source in query.sources
-        if source.name == name
-        for column in getattr(source.window, "partition_by", ())
+        if source.name == name and source.window is not None
+        for column in source.window.columns
     ]
     text = {column.name for expr in exprs for column in _find_text_columns(expr)}
     names = dict.fromkeys(["ts", *known.columns, *(column.name for column in own), *partition_columns])

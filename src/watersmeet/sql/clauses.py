@@ -1,4 +1,4 @@
-"""Grammar of the clauses: select items, sources with their windows, window constraints, EVERY.
+"""Grammar of the clauses: select items, sources, window constraints, EVERY.
 
 Windows and lengths need nothing but the text, so they are already values of the algebra.
 """
@@ -9,26 +9,16 @@ from dataclasses import dataclass
 
 from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.query import SelectItem, Source, Star
-from watersmeet.algebra.windows import (
-    LandmarkWindow,
-    RangeWindow,
-    RowsWindow,
-    TumbleWindow,
-    Window,
-    check_every,
-    check_length,
-)
+from watersmeet.algebra.windows import check_every, check_length
 from watersmeet.errors import QueryError, Span
-from watersmeet.sql.grammar import ExpressionParser
 from watersmeet.sql.source_names import SourceName
 from watersmeet.sql.spans import errors_at
 from watersmeet.sql.tokens import TokenKind
 from watersmeet.sql.unsupported import OUTER_JOINS, find_refusal, outer_join_error
+from watersmeet.sql.window_grammar import WindowParser
 
 MAX_SOURCES = 32
 
-_WINDOWS = "a window: RANGE, WINDOW, ROWS, PARTITION BY … ROWS, TUMBLE or LANDMARK"
-_LENGTH = "a length, like 10 SECONDS"
 _CLAUSES = ("FROM", "WINDOW", "DWINDOW", "WHERE", "GROUP BY", "HAVING", "EVERY", "JOIN")
 
 
@@ -60,7 +50,7 @@ class ParsedQuery:
     source_names: tuple[SourceName, ...]
 
 
-class QueryParser(ExpressionParser):
+class QueryParser(WindowParser):
     """Parser of a whole query."""
 
     def parse_query(self) -> ParsedQuery:
@@ -172,12 +162,12 @@ class QueryParser(ExpressionParser):
     def _parse_source(self) -> Source:
         start = self._current.start
         name = self._parse_source_name()
-        window = self._parse_window_brackets()
+        window = self.parse_window()
         alias = self._parse_source_alias() or name
         if self._is_at("["):
             if window is not None:
                 raise QueryError("a source has one window", span=self._current.span)
-            window = self._parse_window_brackets()
+            window = self.parse_window()
         return Source(name, alias, window, span=self._span_from(start))
 
     def _parse_source_name(self) -> str:
@@ -201,45 +191,6 @@ class QueryParser(ExpressionParser):
             raise QueryError(f"{alias} (…) is not supported in FROM", span=self._previous.span)
         return alias
 
-    # --- windows
-
-    def _parse_window_brackets(self) -> Window | None:
-        if not self._accept("["):
-            return None
-        window = self._parse_window_inside()
-        self._expect("]", 'the "]" that closes the window')
-        return window
-
-    def _parse_window_inside(self) -> Window:
-        if self._accept_words("WINDOW", "UNTIL", "NOW") or self._accept_words("LANDMARK"):
-            return LandmarkWindow()
-        if self._accept_words("RANGE") or self._accept_words("WINDOW"):
-            return self._parse_time_window(RangeWindow)
-        if self._accept_words("TUMBLE"):
-            return self._parse_time_window(TumbleWindow)
-        columns: list[str] = []
-        if self._accept_words("PARTITION", "BY"):
-            columns = self._parse_list(lambda: self._expect_name("a column").text)
-        if self._accept_words("ROWS"):
-            return self._parse_rows_window(tuple(columns))
-        raise self._unexpected_token_error("ROWS, as in PARTITION BY a, b ROWS 10" if columns else _WINDOWS)
-
-    def _parse_time_window(self, kind: type[RangeWindow] | type[TumbleWindow]) -> RangeWindow | TumbleWindow:
-        start = self._current.start
-        length_us = self._parse_duration(_LENGTH)
-        with errors_at(self._span_from(start)):
-            return kind(length_us)
-
-    def _parse_rows_window(self, partition_by: tuple[str, ...]) -> RowsWindow:
-        start = self._current.start
-        sign = -1 if self._accept("-") else 1
-        count = self._expect_kind(TokenKind.NUMBER, "a number of rows")
-        span = self._span_from(start)
-        if not count.text.isdecimal():
-            raise QueryError(f"a number of rows is an integer, not {count.text}", span=span)
-        with errors_at(span):
-            return RowsWindow(sign * int(count.text), partition_by)
-
     # --- constraints, conditions and EVERY
 
     def _parse_constraints(self) -> list[ParsedConstraint]:
@@ -260,7 +211,7 @@ class QueryParser(ExpressionParser):
         names = self._parse_pair() if directed or self._is_at("(") else None
         self._expect("=", '"=" and a length, as in WINDOW (a, b) = 10 SECONDS')
         length_start = self._current.start
-        length_us = self._parse_duration(_LENGTH)
+        length_us = self.parse_length()
         with errors_at(self._span_from(length_start)):
             check_length(length_us)
         return ParsedConstraint(names, length_us, directed, self._span_from(start.start))
@@ -281,7 +232,7 @@ class QueryParser(ExpressionParser):
         if not self._accept("EVERY"):
             return None
         start = self._current.start
-        length_us = self._parse_duration(_LENGTH)
+        length_us = self.parse_length()
         with errors_at(self._span_from(start)):
             check_every(length_us)
         return length_us

@@ -14,7 +14,7 @@ from watersmeet.algebra.expressions import Column
 from watersmeet.algebra.query import BoundSource, Query, Source
 from watersmeet.algebra.render import format_type
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
-from watersmeet.algebra.windows import RowsWindow, Window
+from watersmeet.algebra.windows import Window
 from watersmeet.errors import QueryError, Span, listing
 from watersmeet.sql.spans import errors_at
 from watersmeet.sql.types import Family, family_of, has_order
@@ -148,28 +148,28 @@ def match_declared(source: Source, declared: Collection[str]) -> str:
 
 def _resolve_window(source: Source, schema: SourceSchema) -> Window | None:
     """Return the window with the columns of PARTITION BY as declared."""
-    if not isinstance(source.window, RowsWindow):
-        return source.window
-    _check_rows_have_order(source, schema)
-    if not source.window.partition_by:
-        return source.window
-    columns = []
-    for name in source.window.partition_by:
-        found = match_names(name, schema.fields.names)
-        if len(found) > 1:
-            raise QueryError(f'"{name}" could be {" or ".join(found)}', span=source.span)
-        if not found:
-            raise _no_column_error(name, schema, source.span)
-        kind = schema.fields.field(found[0]).type
-        if family_of(kind) is Family.OTHER:
-            raise QueryError(
-                f"PARTITION BY cannot take a {format_type(kind)}",
-                span=source.span,
-                hint="partition by columns of single values",
-            )
-        columns.append(found[0])
+    if source.window is None:
+        return None
+    if source.window.row_limit is not None:
+        _check_rows_have_order(source, schema)
     with errors_at(source.span):
-        return RowsWindow(source.window.count, tuple(columns))
+        return source.window.resolve_columns(lambda name: _resolve_partition_column(name, source, schema))
+
+
+def _resolve_partition_column(name: str, source: Source, schema: SourceSchema) -> str:
+    found = match_names(name, schema.fields.names)
+    if len(found) > 1:
+        raise QueryError(f'"{name}" could be {" or ".join(found)}', span=source.span)
+    if not found:
+        raise _no_column_error(name, schema, source.span)
+    kind = schema.fields.field(found[0]).type
+    if family_of(kind) is Family.OTHER:
+        raise QueryError(
+            f"PARTITION BY cannot take a {format_type(kind)}",
+            span=source.span,
+            hint="partition by columns of single values",
+        )
+    return found[0]
 
 
 def _check_rows_have_order(source: Source, schema: SourceSchema) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
 from watersmeet.algebra import query
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, close_bounds
+from watersmeet.algebra.time_bounds import close_bounds
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call_kernel
@@ -254,14 +255,14 @@ def _counted_per_alias(account: Original) -> Original:
 
 
 JOIN_MUTANTS = (
-    single_patch_mutant("RANGE open at its far end", query, "_window_length_us", _range_longer_by(-1)),
-    single_patch_mutant("RANGE one microsecond too long", query, "_window_length_us", _range_longer_by(1)),
+    single_patch_mutant("RANGE open at its far end", query, "_longest_validity_us", _range_longer_by(-1)),
+    single_patch_mutant("RANGE one microsecond too long", query, "_longest_validity_us", _range_longer_by(1)),
     single_patch_mutant("pair windows open", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(-1))),
     single_patch_mutant("pair windows one microsecond too long", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(1))),
     single_patch_mutant("DWINDOW taken as undirected", BoundQuery, "bounds", _bounds_of(_ignore_direction)),
     single_patch_mutant("bounds taken the wrong way round", BoundQuery, "bounds", _bounds_of(_reverse_bounds)),
-    single_patch_mutant("TUMBLE as a sliding window", admission, "_compute_tumble_ends", _sliding_tumble),
-    single_patch_mutant("TUMBLE one microsecond too long", admission, "_compute_tumble_ends", _tumble_one_longer),
+    single_patch_mutant("TUMBLE as a sliding window", admission, "_compute_row_ends", _sliding_tumble),
+    single_patch_mutant("TUMBLE one microsecond too long", admission, "_compute_row_ends", _tumble_one_longer),
     single_patch_mutant("a row at the watermark is late", driver, "drop_late_rows", _late_at_the_watermark),
     single_patch_mutant("a batch makes its own rows late", join_operator, "iter_join_batch", _late_by_its_own_batch),
     single_patch_mutant("late rows are joined", driver, "drop_late_rows", _keep_late_rows),

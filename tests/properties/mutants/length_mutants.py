@@ -38,7 +38,7 @@ def _pairs_of_a_microsecond(given: Any) -> Any:
 
 
 JOIN_LENGTH_MUTANTS = (
-    Mutant("RANGE 0 holds a microsecond", (Patch(query, "_window_length_us", _range_of_a_microsecond),)),
+    Mutant("RANGE 0 holds a microsecond", (Patch(query, "_longest_validity_us", _range_of_a_microsecond),)),
     Mutant(
         "rows of equal times may be a microsecond apart",
         (Patch(BoundQuery, "given_bounds_us", _pairs_of_a_microsecond),),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout, build_layout
@@ -91,9 +91,7 @@ def empty_state(config: AggregateConfig) -> AggregateState:
             own,
             result.order_codes,
         )
-        inputs.append(
-            InputState(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
-        )
+        inputs.append(InputState(rows, own, counter=None if source.row_limit is None else RowCounter(source.row_limit)))
     return AggregateState(layout, inputs, classes, result, JoinTables(config, layout))
 
 

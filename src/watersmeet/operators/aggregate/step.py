@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.compaction import compact_state, needs_compaction
 from watersmeet.operators.aggregate.config import AggregateConfig
@@ -196,7 +196,7 @@ def _admit_rows(
 def _count_provisionally(config: AggregateConfig, state: AggregateState, number: int, now_us: int) -> None:
     """Count the rows that wait at this instant, for this evaluation only."""
     source, input_state = config.join.inputs[number], state.inputs[number]
-    if not isinstance(source.window, RowsWindow) or input_state.waiting is None:
+    if source.row_limit is None or input_state.waiting is None:
         return
     if input_state.counter is None:
         raise InternalError("a ROWS window has no counter")

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column
 from watersmeet.algebra.query import BoundQuery, BoundSource, Output
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow, RowsWindow, TumbleWindow, Window
+from watersmeet.algebra.windows import FOREVER_US, Window
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import (
     AS_OF,
@@ -85,7 +85,7 @@ class ShedConfig:
 def build_shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
     """Build the join below an aggregation whose rows are shed; refuse windows that shedding does not shrink."""
     for source in bound.sources:
-        if isinstance(source.window, RowsWindow):
+        if source.window is not None and source.window.row_limit is not None:
             raise PlanError(
                 f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: '
                 "the window would hold as many rows as before",
@@ -305,19 +305,14 @@ def _build_join(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
 
 
 def _declare_hidden_columns(source: BoundSource, every_us: int | None) -> BoundSource:
-    """Add the hidden columns to a stream.
+    """Add the hidden columns to a stream, and take the window that finds all combinations of the aggregation.
 
-    With EVERY, a tile also includes rows at its very end, which a join of tiles leaves out. A range of the same length
-    finds them. Surplus combinations are dropped as soon as their interval is known.
+    Surplus combinations are dropped as soon as their interval is known.
     """
     if not isinstance(source.schema, StreamSchema):
         return source
     fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
-    window = (
-        RangeWindow(source.window.length_us)
-        if isinstance(source.window, TumbleWindow) and every_us is not None
-        else source.window
-    )
+    window = None if source.window is None else source.window.covering_window(every_us)
     return replace(source, schema=replace(source.schema, fields=fields), window=window)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, columns_of
-from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import all_true, evaluate, evaluate_or_null
 from watersmeet.operators.keys import encode_keys, has_exact_codes
@@ -81,7 +81,7 @@ def release_rows(
     buffered = None if np.all(ready) else buffer_until_watermark(table, times, ~ready)
     released = InputBatch(table, times).filter(ready) if buffered is not None else InputBatch(table, times)
     state = replace(state, waiting=buffered)
-    if isinstance(source.window, RowsWindow):
+    if source.row_limit is not None:
         return _count_and_release(source, state, released)
     return _sort_by_time(source, released), state
 
@@ -204,14 +204,14 @@ def _combine_chunks(table: pa.Table, name: str) -> pa.Array[Any]:
 def _sort_by_time(source: JoinInput, batch: InputBatch) -> ReleasedRows:
     order = None if is_sorted(batch.times) else np.argsort(batch.times, kind="stable")
     times = batch.times if order is None else batch.times[order]
-    return ReleasedRows(batch.table, times, order, ends=_compute_tumble_ends(source, times))
+    return ReleasedRows(batch.table, times, order, ends=_compute_row_ends(source, times))
 
 
-def _compute_tumble_ends(source: JoinInput, times: Int64s) -> Int64s | None:
-    if not isinstance(source.window, TumbleWindow):
+def _compute_row_ends(source: JoinInput, times: Int64s) -> Int64s | None:
+    """Return the ends that rows store; None where bounds express them, and where later rows decide."""
+    if source.window is None or not source.has_ends or source.row_limit is not None:
         return None
-    length_us = source.window.length_us
-    return (times // length_us + 1) * length_us - 1
+    return source.window.row_ends_us(times, every_us=None)
 
 
 def prepend_waiting(waiting: pa.Table | None, batch: InputBatch) -> tuple[pa.Table, Int64s]:

@@ -19,7 +19,8 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
-from watersmeet.algebra.windows import FOREVER_US, DifferenceBounds, RowsWindow, TumbleWindow, Window
+from watersmeet.algebra.time_bounds import DifferenceBounds
+from watersmeet.algebra.windows import FOREVER_US, RowLimit, Window
 from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
@@ -66,7 +67,12 @@ class JoinInput:
     @property
     def has_ends(self) -> bool:
         """Whether rows carry the last instant of their validity, because bounds between times cannot express it."""
-        return isinstance(self.window, RowsWindow | TumbleWindow)
+        return self.window is not None and self.window.stores_ends
+
+    @property
+    def row_limit(self) -> RowLimit | None:
+        """Most rows in the window, if later rows push out earlier ones."""
+        return None if self.window is None else self.window.row_limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.windows import RowsWindow
+from watersmeet.algebra.windows import RowLimit
 from watersmeet.kernels.last_rows import NONE, push_rows
 from watersmeet.operators.ordering import PartitionKey, group_by_partition
 
@@ -24,9 +24,9 @@ def _no_numbers() -> Int64s:
 
 @dataclass
 class RowCounter:
-    """The last `window.count` rows per partition, as sequence numbers."""
+    """The last `limit.count` rows per partition, as sequence numbers."""
 
-    window: RowsWindow
+    limit: RowLimit
     partitions: dict[PartitionKey, int] = field(default_factory=dict)
     oldest: Int64s = field(default_factory=_no_numbers)
     newest: Int64s = field(default_factory=_no_numbers)
@@ -44,7 +44,7 @@ class RowCounter:
         leaving, self.nodes = push_rows(
             numbers,
             first,
-            self.window.count,
+            self.limit.count,
             self.oldest,
             self.newest,
             self.held,
@@ -57,7 +57,7 @@ class RowCounter:
 
     def copy(self) -> RowCounter:
         return RowCounter(
-            self.window,
+            self.limit,
             dict(self.partitions),
             self.oldest.copy(),
             self.newest.copy(),
@@ -69,7 +69,7 @@ class RowCounter:
         )
 
     def _partition_numbers(self, table: pa.Table) -> Int64s:
-        columns = [table.column(name).combine_chunks() for name in self.window.partition_by]
+        columns = [table.column(name).combine_chunks() for name in self.limit.partition_by]
         groups, values = group_by_partition(columns, table.num_rows)
         known = np.array([self.partitions.setdefault(value, len(self.partitions)) for value in values], np.int64)
         return known[groups] if known.size else np.empty(0, np.int64)

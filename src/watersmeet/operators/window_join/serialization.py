@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InputError, InternalError
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
@@ -203,11 +202,11 @@ def counter_to_dict(counter: RowCounter) -> dict[str, Any]:
 
 def counter_from_dict(source: JoinInput, saved: dict[str, Any]) -> RowCounter:
     """Invert `counter_to_dict`."""
-    if not isinstance(source.window, RowsWindow):
+    if source.row_limit is None:
         raise InternalError(f'state of a ROWS window for "{source.alias}", which has none')
     arrays = {name: np.array(saved[name], np.int64) for name in _COUNTER_ARRAYS}
     partitions = {tuple(key): number for number, key in enumerate(saved["partitions"])}
-    return RowCounter(source.window, partitions, **arrays, nodes=saved["nodes"], next_seq=saved["next_seq"])
+    return RowCounter(source.row_limit, partitions, **arrays, nodes=saved["nodes"], next_seq=saved["next_seq"])
 
 
 def to_ipc_bytes(table: pa.Table) -> bytes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane, merge_panes
 from watersmeet.operators.window_join.row_counter import RowCounter
@@ -110,7 +109,7 @@ def empty_state(config: JoinConfig) -> JoinState:
 
 
 def _empty_window(source: JoinInput) -> WindowState:
-    return WindowState(counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
+    return WindowState(counter=None if source.row_limit is None else RowCounter(source.row_limit))
 
 
 def _compact_panes(panes: list[Pane], retention_us: int, future_us: int) -> tuple[Pane, ...]:

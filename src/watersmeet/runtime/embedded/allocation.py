@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Comparison, conjunction, conjuncts
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Query
-from watersmeet.algebra.windows import DifferenceBounds, RangeWindow
+from watersmeet.algebra.time_bounds import DifferenceBounds
 from watersmeet.errors import InputError, PlanError
 from watersmeet.kernels.hashing import xxhash64_definition
 from watersmeet.operators.protocol import BatchCounters, BatchResults, Clock, InputBatch, SavedPart, StatePart, exhaust
@@ -106,7 +106,7 @@ def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
     """
     a, b = workload.inputs
     rates = Pair(a.kept_per_s.value, b.kept_per_s.value)
-    if not all(isinstance(each.window, RangeWindow) for each in config.inputs):
+    if any(each.window is None or each.window.fixed_length_us is None for each in config.inputs):
         raise PlanError(
             "both streams need a RANGE window to be sampled", hint="a ROWS window always holds its last rows"
         )
@@ -345,12 +345,13 @@ def _check_two_streams(query: Query) -> None:
 def _check_range_window(source: BoundSource) -> int:
     if not source.is_stream:
         raise PlanError(f'"{source.alias}" is a relation; probes and windows are divided between two streams')
-    if not isinstance(source.window, RangeWindow):
+    length_us = None if source.window is None else source.window.fixed_length_us
+    if length_us is None:
         raise PlanError(
             f'"{source.alias}" needs a RANGE window to be sampled',
             hint="a ROWS window always holds its last rows",
         )
-    return source.window.length_us
+    return length_us
 
 
 def _window_lengths_us(bounds: DifferenceBounds) -> tuple[int, int]:

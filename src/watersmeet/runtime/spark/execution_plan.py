@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.merging import build_merge_config
@@ -222,7 +221,7 @@ def _build_packed_input(config: Config, source: JoinInput) -> PackedInput:
 
 def _is_selected_while_packing(source: JoinInput) -> bool:
     """Return whether rows that fail WHERE can be dropped while packing. A ROWS window counts them first."""
-    return not isinstance(source.window, RowsWindow)
+    return source.row_limit is None
 
 
 def _build_bucket(operator: Operator[Any], sources: Sources, packers: tuple[Packer, ...]) -> Bucket:

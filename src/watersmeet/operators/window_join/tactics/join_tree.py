@@ -19,7 +19,6 @@ import numpy as np
 
 from watersmeet.algebra.expressions import sources_of
 from watersmeet.algebra.plan import Plan, Tree, tree_leaves
-from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, listing
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PartialMatches
@@ -204,7 +203,7 @@ def _drop_expired(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: Joined
         if not config.inputs[i].is_stream:
             continue
         alive &= part.times >= min((int(pane.times[0]) for pane in old[i]), default=np.iinfo(np.int64).max)
-        if isinstance(config.inputs[i].window, RowsWindow) and old[i]:
+        if config.inputs[i].row_limit is not None and old[i]:
             parts[i], there = _update_ends(part, concat_panes(list(old[i])))
             alive &= there
     if np.all(alive) and all(parts[i] is part for i, part in chunk.parts.items()):

@@ -119,7 +119,7 @@ def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
         raise refuse(
             plan,
             "a W-join needs a window in time between every two streams",
-            hint="ROWS, TUMBLE and LANDMARK give none",
+            hint="RANGE windows and window constraints give one",
         )
     return windows
 
