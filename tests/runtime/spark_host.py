@@ -19,6 +19,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
+from watersmeet.algebra.plan import Plan
 from watersmeet.runtime import bucket_grid
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark import state_store, task_batch
@@ -96,6 +97,7 @@ class SparkHost:
     headers: dict[int, Any] = field(default_factory=dict)
     entries: dict[int, dict[Any, Any]] = field(default_factory=dict)
     caches: list[dict[Any, Any]] = field(default_factory=lambda: [{} for _ in range(WORKERS)])
+    next_plan: Plan | None = None
 
     def pack(self, batch: int, tables: dict[str, pa.Table], tasks: int = 2) -> list[Packet]:
         """Pack a batch, each stream by several tasks."""
@@ -137,7 +139,7 @@ class SparkHost:
         bucket = self.plan.bucket
         states = StateStore(header, entries, bucket, self.plan.signature, StatefulStep(self.run, "buckets"), True)
         before = states.load(label)
-        steps, found = bucket.advance(label, before.state, packets, last=False), []
+        steps, found = bucket.advance(label, before.state, packets, last=False, plan=self.next_plan), []
         while True:
             try:
                 found.append(next(steps))

@@ -130,15 +130,14 @@ def _drop_late_rows_at_once(advance: Original) -> Original:
     """Drop late rows of a batch by the watermark after it."""
 
     def advance_after_watermark(
-        self: bucket.Bucket, label: int, state: bucket.BucketState, packets: Any, *, last: bool
+        self: bucket.Bucket, label: int, state: bucket.BucketState, packets: Any, **options: Any
     ) -> Any:
         packets = list(packets)
         seen = bucket._UnpackedBatch(self, self.labels.index(label))
         for packet in packets:
             seen.add(packet)
-        return advance(
-            self, label, replace(state, watermark=state.watermark.after_batch(seen.seen_us)), packets, last=last
-        )
+        later = replace(state, watermark=state.watermark.after_batch(seen.seen_us))
+        return advance(self, label, later, packets, **options)
 
     return advance_after_watermark
 

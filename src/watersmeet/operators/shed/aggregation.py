@@ -40,6 +40,7 @@ from watersmeet.operators.aggregate.config import (
     key_name,
 )
 from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
+from watersmeet.operators.aggregate.window_rows import AggregatePane, evict_from_panes, merge_to_limit
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
@@ -51,7 +52,6 @@ from watersmeet.operators.shed.groups import (
     build_result_fields,
     estimate_groups,
 )
-from watersmeet.operators.window_join.serialization import to_ipc_bytes
 from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
@@ -62,9 +62,6 @@ DIRECTION = "\0direction"
 PROBE, WINDOW = "probe", "window"
 #: XORed with the identities of the second stream, so that equal rows of the two streams have different identities.
 _SECOND_STREAM = 0x5BD1E9955BD1E995
-#: Columns and metadata keys of saved combinations.
-_BEGINS, _ENDS = "\0begins", "\0ends"
-_EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
 
 
 @dataclass(frozen=True)
@@ -124,12 +121,16 @@ def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
 
 @dataclass
 class ShedAggregation:
-    """State: combinations that are, or will be, inside their windows, and rows and keys of the groups shown last."""
+    """State: combinations that are, or will be, inside their windows, and rows and keys of the groups shown last.
+
+    `panes` cover the combinations in their order. Each pane is saved as one part.
+    """
 
     config: ShedConfig
     combinations: pa.Table | None = None
     begins_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     ends_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    panes: list[AggregatePane] = field(default_factory=list)
     shown: dict[Key, tuple[Row, Key]] = field(default_factory=dict)
     evaluated_us: int = -FOREVER_US
     shown_at_us: int = -FOREVER_US
@@ -144,25 +145,6 @@ class ShedAggregation:
         """Bytes of the combinations held."""
         columns = 0 if self.combinations is None else self.combinations.nbytes
         return int(columns + self.begins_us.nbytes + self.ends_us.nbytes)
-
-    @classmethod
-    def from_bytes(cls, config: ShedConfig, blob: bytes | pa.Buffer) -> ShedAggregation:
-        """Restore the state from `to_bytes`. The groups shown last are not saved: the combinations determine them."""
-        saved = pa.ipc.open_stream(blob).read_all()
-        begins_us, ends_us = (saved[name].to_numpy() for name in (_BEGINS, _ENDS))
-        combinations = saved.drop_columns([_BEGINS, _ENDS])
-        found = cls(config, combinations if combinations.num_columns else None, begins_us, ends_us)
-        found.evaluated_us, found.shown_at_us = (int(saved.schema.metadata[name]) for name in (_EVALUATED, _SHOWN_AT))
-        found.shown = {identity: shown for identity, shown, holds in found._group_rows(found.shown_at_us) if holds}
-        return found
-
-    def to_bytes(self) -> bytes:
-        """Serialize the combinations with their intervals as an Arrow stream."""
-        table = self.combinations if self.combinations is not None else pa.table({})
-        for name, times in ((_BEGINS, self.begins_us), (_ENDS, self.ends_us)):
-            table = table.append_column(name, pa.array(times, pa.int64()))
-        marked = table.replace_schema_metadata({_EVALUATED: str(self.evaluated_us), _SHOWN_AT: str(self.shown_at_us)})
-        return to_ipc_bytes(marked)
 
     def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
         """Add new combinations and emit the due evaluations.
@@ -194,6 +176,7 @@ class ShedAggregation:
             np.concatenate([self.begins_us, begins_us]),
             np.concatenate([self.ends_us, ends_us]),
         )
+        self.panes = merge_to_limit([*self.panes, AggregatePane(begins_us.size)])
 
     def _due_instants_us(self, largest_us: int, future_us: int) -> Iterator[int]:
         """Yield the multiples of EVERY at which something changes.
@@ -216,7 +199,7 @@ class ShedAggregation:
         """Return the shown groups that changed or are new, and once more those that were shown and are now empty."""
         self._evict_combinations(at_us)
         before, rows = self.shown, self._group_rows(at_us)
-        self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
+        self._show(rows, at_us)
         changed = [
             row
             for identity, (row, _) in self.shown.items()
@@ -230,6 +213,13 @@ class ShedAggregation:
             else []
         )
         return [(*row, at_us) for row in [*changed, *emptied_rows]]
+
+    def show_again(self, at_us: int) -> None:
+        """Recompute the groups shown at an instant from the combinations."""
+        self._show(self._group_rows(at_us), at_us)
+
+    def _show(self, rows: list[tuple[Key, tuple[Row, Key], bool]], at_us: int) -> None:
+        self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
 
     def _group_rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
         """Return the groups at an instant: identity, row and key values, and whether HAVING is true."""
@@ -246,6 +236,7 @@ class ShedAggregation:
         if self.combinations is not None and not is_live.all():
             self.combinations = self.combinations.filter(pa.array(is_live))
             self.begins_us, self.ends_us = self.begins_us[is_live], self.ends_us[is_live]
+            self.panes = evict_from_panes(self.panes, ~is_live)
 
     def _estimate_groups_at(self, at_us: int) -> EstimatedGroups | None:
         inside = np.flatnonzero(self.begins_us <= at_us)

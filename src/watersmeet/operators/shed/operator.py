@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.operators.aggregate.serialization import AggregatePart
 from watersmeet.operators.protocol import BatchResults, Clock, InputBatch, SavedPart, StatePart, exhaust
 from watersmeet.operators.shed.aggregation import ROW, ShedAggregation, ShedConfig, add_hidden_columns
 from watersmeet.operators.shed.sampling import fixed_drop_rates_error
+from watersmeet.operators.shed.serialization import (
+    COMBINATIONS,
+    INSTANTS,
+    restore_estimates,
+    split_estimates,
+)
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.operator import WindowJoinOperator
 from watersmeet.operators.window_join.state import JoinState
-
-ESTIMATES = "estimates"
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ class SheddingAggregateOperator:
     """Estimates the aggregates of a query from the kept rows.
 
     `join` emits combinations with the identity and the time of each of their rows. The estimate of a group needs all
-    its combinations, so such a query runs in one bucket. A query that sheds rows to save time has few combinations, so
-    all of them are saved with every batch.
+    its combinations, so such a query runs in one bucket.
     """
 
     join: WindowJoinOperator
@@ -58,8 +60,7 @@ class SheddingAggregateOperator:
     ) -> BatchResults[SheddingState]:
         identified = {number: _identify_rows(batch) for number, batch in batches.items()}
         combinations, (join, counters) = exhaust(self.join.advance(state.join, identified, clock))
-        # A shallow copy is enough: a step assigns new values to the fields and never changes the old ones.
-        aggregation = replace(state.aggregation)
+        aggregation = replace(state.aggregation)  # a new object, because its instants are saved with every batch
         results = aggregation.step(combinations, clock.newest_us, clock.next_watermark_us)
         yield from results
         result_rows = sum(batch.num_rows for batch in results)
@@ -69,13 +70,12 @@ class SheddingAggregateOperator:
         return replace(after, join=self.join.trim(before.join, after.join, clock))
 
     def parts(self, state: SheddingState) -> Sequence[StatePart]:
-        combinations = state.aggregation
-        estimates = AggregatePart(0, ESTIMATES, combinations, combinations.rows, combinations.to_bytes)
-        return [estimates, *self.join.parts(state.join)]
+        return [*split_estimates(state.aggregation), *self.join.parts(state.join)]
 
     def restore(self, saved: Sequence[SavedPart]) -> SheddingState:
-        first, *rest = saved
-        return SheddingState(self.join.restore(rest), ShedAggregation.from_bytes(self.shed, first.blob))
+        estimates = [part for part in saved if part.kind in (INSTANTS, COMBINATIONS)]
+        windows = [part for part in saved if part.kind not in (INSTANTS, COMBINATIONS)]
+        return SheddingState(self.join.restore(windows), restore_estimates(self.shed, estimates))
 
     def replan(self, state: SheddingState, plan: Plan) -> tuple[SheddingAggregateOperator, SheddingState]:
         """Return the operator with another plan. Drop rates stay, because estimates need one share per stream."""

@@ -39,7 +39,7 @@ from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.units import format_bytes
 
-_MAGIC = b"WMR2"
+_MAGIC, _EARLIER_MAGIC = b"WMR2", b"WMR1"
 
 
 class BatchSink(Protocol):
@@ -306,6 +306,11 @@ def restore_run(run: EmbeddedRun, blob: bytes) -> None:
 
 def parse_run(blob: bytes) -> tuple[dict[str, Any], list[SavedPart]]:
     """Return the header and the state parts of a serialized run; refuse damaged bytes."""
+    if blob[:4] == _EARLIER_MAGIC:
+        raise InputError(
+            "the checkpoint was written by an earlier version, which saved state in another format",
+            hint="start again with a new checkpoint and a new output directory",
+        )
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved run")
     body = memoryview(blob)[8:]
