@@ -9,7 +9,6 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from watersmeet.algebra.expressions import (
-    AGGREGATES,
     ARITHMETIC,
     COMPARISONS,
     Aggregate,
@@ -33,6 +32,7 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import MAX_LENGTH_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
+from watersmeet.sql.aggregates import AGGREGATES
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.types import TYPES as TYPES_OF_CAST
 
@@ -113,7 +113,7 @@ def compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(Case, st.lists(st.tuples(inner, inner), min_size=1, max_size=3).map(tuple), st.none() | inner),
         calls,
         st.builds(Cast, inner, TYPES),
-        st.builds(Aggregate, st.sampled_from(AGGREGATES), inner),
+        st.builds(Aggregate, st.sampled_from([*AGGREGATES]), inner),
         st.just(Aggregate("COUNT")),
     )
 

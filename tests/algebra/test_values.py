@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.algebra.expressions import (
-    Aggregate,
     And,
     Case,
     Column,
@@ -75,7 +74,6 @@ def test_conjuncts_and_conjunction_are_inverse() -> None:
     [
         lambda: Comparison("==", A, B),
         lambda: And((A,)),
-        lambda: Aggregate("MEDIAN", A),
         lambda: sources_of(Column("x")),
         lambda: Span(5, 4),
     ],
@@ -91,7 +89,6 @@ def test_our_own_mistakes_are_internal_errors(build: object) -> None:
     [
         lambda: In(A, ()),
         lambda: Case(()),
-        lambda: Aggregate("SUM"),
         lambda: RangeWindow(-1),
         lambda: TumbleWindow(0),
         lambda: TumbleWindow(-1),

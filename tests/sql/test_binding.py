@@ -11,7 +11,7 @@ from watersmeet.algebra.query import Query, SelectItem, Source, Star
 from watersmeet.algebra.render import format_expression
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import RowsWindow
-from watersmeet.errors import QueryError
+from watersmeet.errors import InternalError, QueryError
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
 
@@ -120,6 +120,10 @@ def test_queries_built_by_hand_bind_too() -> None:
     assert bind(query, SCHEMAS).outputs[-1].expr == Column("price", "b")
     with pytest.raises(QueryError, match='there is no source "c" in FROM'):
         bind(Query((Source("bids", "b", RowsWindow(5)),), (SelectItem(Column("price", "c")),)), SCHEMAS)
+    with pytest.raises(QueryError, match="SUM needs an argument"):
+        bind(Query((Source("bids", "b", RowsWindow(5)),), (SelectItem(Aggregate("SUM")),)), SCHEMAS)
+    with pytest.raises(InternalError, match="'MEDIAN' is no aggregate function"):
+        bind(Query((Source("bids", "b", RowsWindow(5)),), (SelectItem(Aggregate("MEDIAN", Column("price"))),)), SCHEMAS)
 
 
 # --- output names

@@ -21,7 +21,6 @@ Value = None | bool | int | float | str | bytes | Decimal | dt.date | dt.datetim
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%")
-AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
 #: The comparison that holds between b and a when this one holds between a and b.
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -166,15 +165,10 @@ class Cast(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expr):
-    """An aggregate over the join's rows; `arg` is None for COUNT(*)."""
+    """An aggregate of `sql.aggregates` over the join's rows; `arg` is None for COUNT(*)."""
 
     function: str
     arg: Expr | None = None
-
-    def __post_init__(self) -> None:
-        _check_member(self.function, AGGREGATES)
-        if self.arg is None and self.function != "COUNT":
-            raise QueryError(f"{self.function} needs an argument", span=self.span)
 
 
 #: Fields of each kind of expression that may hold sub-expressions.

@@ -38,12 +38,13 @@ from watersmeet.algebra.query import BoundQuery, Output, Query, SelectItem, Star
 from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.errors import InternalError, QueryError, Span
+from watersmeet.sql.aggregates import resolve_aggregate_signature
 from watersmeet.sql.coercion import check_cast, coerce_to_common_type, convert_to
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.grouping import check_aggregation, check_group_keys
 from watersmeet.sql.scope import Scope, match_declared, resolve_sources
 from watersmeet.sql.spans import attach_text
-from watersmeet.sql.type_inference import build_typed_arithmetic, resolve_aggregate_signature
+from watersmeet.sql.type_inference import build_typed_arithmetic
 from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
 
 
@@ -191,7 +192,8 @@ class Binder:
         return TypedExpr(replace(arg.expr, span=expr.span), expr.type)
 
     def bind_aggregate(self, expr: Aggregate) -> TypedExpr:
-        arg, kind = resolve_aggregate_signature(expr.function, None if expr.arg is None else self.bind(expr.arg))
+        bound = None if expr.arg is None else self.bind(expr.arg)
+        arg, kind = resolve_aggregate_signature(expr.function, bound, expr.span)
         return TypedExpr(Aggregate(expr.function, arg, span=expr.span), kind)
 
     def _coerce_operands(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import AGGREGATES, Expr
+from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.render import format_type
 from watersmeet.errors import QueryError, Span, listing
+from watersmeet.sql.aggregates import AGGREGATES
 from watersmeet.sql.coercion import coerce_to_common_type, convert_to
 from watersmeet.sql.types import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
 
@@ -165,7 +166,10 @@ EXTRACTED_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 #: Functions that become other nodes: a conversion, a date part, a CASE, an operator.
 _REWRITTEN = ("CAST", "EXTRACT", "IF", "MOD")
 
-CALLABLE = frozenset([*FUNCTIONS, *SYNONYMS, *_REWRITTEN, *AGGREGATES])
+
+def list_callable_names() -> list[str]:
+    """Return the names that a query can call."""
+    return sorted({*FUNCTIONS, *SYNONYMS, *_REWRITTEN, *AGGREGATES})
 
 
 def unknown_function_error(name: str, span: Span) -> QueryError:
@@ -174,5 +178,5 @@ def unknown_function_error(name: str, span: Span) -> QueryError:
     return QueryError(
         f'there is no function "{shown}"',
         span=span,
-        hint=f"existing functions: {listing(sorted(CALLABLE), most=100)}",
+        hint=f"existing functions: {listing(list_callable_names(), most=100)}",
     )

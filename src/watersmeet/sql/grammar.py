@@ -17,7 +17,6 @@ from typing import TypeVar
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import (
-    AGGREGATES,
     ARITHMETIC,
     COMPARISONS,
     Aggregate,
@@ -41,7 +40,8 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql import literals
-from watersmeet.sql.functions import CALLABLE, EXTRACTED_UNITS, FUNCTIONS, SYNONYMS, unknown_function_error
+from watersmeet.sql.aggregates import AGGREGATES
+from watersmeet.sql.functions import EXTRACTED_UNITS, FUNCTIONS, SYNONYMS, list_callable_names, unknown_function_error
 from watersmeet.sql.source_names import SourceName
 from watersmeet.sql.token_reader import TokenReader
 from watersmeet.sql.tokens import Token, TokenKind
@@ -289,10 +289,11 @@ class ExpressionParser(TokenReader):
             self._advance()
             raise self._unexpected_token_error()
         name = function.text.upper()
-        if function.kind is TokenKind.QUOTED_NAME or name not in CALLABLE:
+        if function.kind is TokenKind.QUOTED_NAME or name not in list_callable_names():
             raise unknown_function_error(function.text, function.span)
         self._advance()
-        parse = _SPECIAL_CALLS.get(name, ExpressionParser._parse_plain_call)
+        plain = ExpressionParser._parse_aggregate if name in AGGREGATES else ExpressionParser._parse_plain_call
+        parse = _SPECIAL_CALLS.get(name, plain)
         return self._parse_nested(lambda: parse(self, function))
 
     def _parse_plain_call(self, function: Token) -> Expr:
@@ -302,10 +303,11 @@ class ExpressionParser(TokenReader):
         args = () if self._is_at(")") else tuple(self._parse_list(self.parse_expression))
         return _build_call(SYNONYMS.get(name, name), args, self._close_call(function))
 
-    def _parse_count(self, function: Token) -> Expr:
-        """Parse what COUNT counts. A row of a join has a row of each source, so COUNT(a.*) is COUNT(*)."""
-        if self._accept("*") or self._accept_qualified_star() is not None:
-            return Aggregate("COUNT", span=self._close_call(function))
+    def _parse_aggregate(self, function: Token) -> Expr:
+        """Parse an aggregate. A row of a join has a row of each source, so COUNT(a.*) is COUNT(*)."""
+        name = function.text.upper()
+        if AGGREGATES[name].counts_rows and (self._accept("*") or self._accept_qualified_star() is not None):
+            return Aggregate(name, span=self._close_call(function))
         return self._parse_plain_call(function)
 
     def _accept_qualified_star(self) -> str | None:
@@ -422,6 +424,5 @@ _OPERANDS: dict[str, Callable[[ExpressionParser, Token], Expr]] = {
 #: Calls whose arguments have a grammar of their own.
 _SPECIAL_CALLS: dict[str, Callable[[ExpressionParser, Token], Expr]] = {
     "CAST": ExpressionParser._parse_cast,
-    "COUNT": ExpressionParser._parse_count,
     "EXTRACT": ExpressionParser._parse_extraction,
 }

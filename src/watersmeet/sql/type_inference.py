@@ -29,7 +29,8 @@ from watersmeet.algebra.expressions import (
 from watersmeet.algebra.query import BoundSource
 from watersmeet.algebra.render import format_type
 from watersmeet.errors import InternalError, QueryError
-from watersmeet.sql.coercion import convert_to, convert_to_plain
+from watersmeet.sql.aggregates import resolve_aggregate_signature
+from watersmeet.sql.coercion import convert_to
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.types import (
     INSTANTS,
@@ -83,38 +84,6 @@ def arithmetic_result_type(op: str, left: pa.DataType, right: pa.DataType) -> pa
     if family_of(left) is Family.TIMESTAMP and family_of(right) is Family.TIMESTAMP:
         return pa.duration(unit_of(left))
     return right if family_of(left) is Family.DURATION else left
-
-
-def resolve_aggregate_signature(function: str, arg: TypedExpr | None) -> tuple[Expr | None, pa.DataType]:
-    """Return the converted argument of an aggregate, and the type of its result.
-
-    SUM and AVG add up in the widest type of the family.
-    """
-    if arg is None:
-        return None, pa.int64()
-    if function == "COUNT":
-        return arg.expr, pa.int64()
-    if arg.family is Family.OTHER:
-        raise QueryError(f"{function} cannot take a {format_type(arg.type)}", span=arg.span)
-    if function in {"MIN", "MAX"}:
-        used = convert_to_plain(arg)
-        return used.expr, used.type
-    kind = _sum_type(function, arg)
-    return convert_to(arg, kind), pa.float64() if function == "AVG" else kind
-
-
-def _sum_type(function: str, arg: TypedExpr) -> pa.DataType:
-    match arg.family:
-        case Family.INTEGER:
-            return pa.decimal128(38, 0) if plain_type(arg.type) == pa.uint64() else pa.int64()
-        case Family.DECIMAL:
-            return pa.decimal128(38, decimal_size(arg)[1])
-        case Family.FLOAT | Family.NULL:
-            return pa.float64()
-        case Family.DURATION if function == "SUM":
-            return arg.type
-    hint = "COUNT the rows, or SUM(CASE WHEN … THEN 1 ELSE 0 END)" if arg.family is Family.BOOLEAN else None
-    raise QueryError(f"{function} takes a number, not a {format_type(arg.type)}", span=arg.span, hint=hint)
 
 
 # --- arithmetic

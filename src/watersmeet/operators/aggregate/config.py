@@ -19,6 +19,7 @@ from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
 from watersmeet.kernels.aggregation.arguments import NONE, AggregationColumns
+from watersmeet.operators.aggregate.functions import GroupState, find_function, is_extreme
 from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure_kind_of
 from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
 from watersmeet.operators.arrow_arrays import null_array
@@ -304,18 +305,18 @@ def _list_row_expressions(shown: GroupOutputs) -> tuple[Expr, ...]:
 
 def _build_measures(bound: BoundQuery, join: JoinConfig, arguments: list[Aggregate]) -> tuple[Measure, ...]:
     """Return one measure per argument that is counted or summed. A sum also counts."""
-    summed = [aggregate for aggregate in arguments if aggregate.function in ("SUM", "AVG")]
-    counted = [aggregate for aggregate in arguments if aggregate.function == "COUNT"]
+    summed = [aggregate for aggregate in arguments if find_function(aggregate).keeps is GroupState.SUM]
+    counted = [aggregate for aggregate in arguments if find_function(aggregate).keeps is GroupState.COUNT]
     found: dict[Expr, Measure] = {}
     for aggregate in [*summed, *counted]:
         arg = _require_arg(aggregate)
-        kind = COUNT_ONLY if aggregate.function == "COUNT" else measure_kind_of(type_of(arg, bound.sources))
+        kind = measure_kind_of(type_of(arg, bound.sources)) if aggregate in summed else COUNT_ONLY
         found.setdefault(arg, Measure(arg, _find_owner(join, arg), kind, type_of(arg, bound.sources)))
     return tuple(found.values())
 
 
 def _build_extremes(bound: BoundQuery, join: JoinConfig, arguments: list[Aggregate]) -> tuple[ExtremeArgument, ...]:
-    args = dict.fromkeys(_require_arg(aggregate) for aggregate in arguments if aggregate.function in ("MIN", "MAX"))
+    args = dict.fromkeys(_require_arg(aggregate) for aggregate in arguments if is_extreme(aggregate))
     return tuple(ExtremeArgument(arg, _find_owner(join, arg), type_of(arg, bound.sources)) for arg in args)
 
 

@@ -29,6 +29,7 @@ from watersmeet.operators.aggregate.config import (
     aggregate_name,
     key_name,
 )
+from watersmeet.operators.aggregate.functions import is_extreme
 from watersmeet.operators.aggregate.result_set import AS_OF_US, SIGN, Contributions
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.sql.type_inference import type_of
@@ -65,7 +66,7 @@ def build_merge_config(bound: BoundQuery, config: AggregateConfig) -> AggregateC
         extremes=tuple(
             ExtremeArgument(each.arg, None, types[each.arg])
             for each in aggregates
-            if _is_extreme(each) and each.arg is not None
+            if is_extreme(each) and each.arg is not None
         ),
         group_outputs=replace(config.group_outputs, aggregates=aggregates),
         early=frozenset(),
@@ -122,9 +123,5 @@ def _decode_contributions(
     )
 
 
-def _is_extreme(aggregate: Aggregate) -> bool:
-    return aggregate.function in ("MIN", "MAX")
-
-
 def _with_own_column(number: int, aggregate: Aggregate) -> Aggregate:
-    return replace(aggregate, arg=Column(aggregate_name(number), GROUP)) if _is_extreme(aggregate) else aggregate
+    return replace(aggregate, arg=Column(aggregate_name(number), GROUP)) if is_extreme(aggregate) else aggregate

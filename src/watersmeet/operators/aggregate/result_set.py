@@ -20,9 +20,9 @@ from watersmeet.operators.aggregate.attributes import Attributes, ValueColumns
 from watersmeet.operators.aggregate.codes import Interner, OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig, MeasureLayout, aggregate_name, key_name
 from watersmeet.operators.aggregate.extremes import Extremes
-from watersmeet.operators.aggregate.measures import COUNT_ONLY, decode_totals
+from watersmeet.operators.aggregate.functions import GroupState, find_function, is_extreme
+from watersmeet.operators.aggregate.measures import decode_totals
 from watersmeet.operators.expressions import evaluate, is_true
-from watersmeet.operators.expressions.casts import decimals_to_doubles
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -88,10 +88,10 @@ class ResultSet:
         self.extreme_of_aggregate = {
             place: args[each.arg]
             for place, each in enumerate(config.group_outputs.aggregates)
-            if each.function in ("MIN", "MAX") and each.arg
+            if is_extreme(each) and each.arg
         }
         self.extremes = {
-            place: Extremes(self.order_codes[extreme], config.group_outputs.aggregates[place].function == "MAX")
+            place: Extremes(self.order_codes[extreme], find_function(config.group_outputs.aggregates[place]).largest)
             for place, extreme in self.extreme_of_aggregate.items()
         }
         self.columns = _empty_columns(layout, 16)
@@ -297,14 +297,14 @@ class ResultSet:
         place, measure = next((p, m) for p, m in enumerate(self.config.measures) if m.arg == aggregate.arg)
         at, kind = self.layout.in_result[place], measure.kind
         ints = sums.ints[:, 1 + at.ints : 1 + at.ints + kind.ints]
-        if aggregate.function == "COUNT" or kind == COUNT_ONLY:
+        function = find_function(aggregate)
+        if function.keeps is GroupState.COUNT:
             return pa.array(np.ascontiguousarray(ints[:, 0]))
         approx, pairs = (
             sums.approx[:, at.approx : at.approx + kind.approx],
             sums.pairs[:, 2 * at.pairs : 2 * (at.pairs + kind.pairs)],
         )
-        found = decode_totals(measure, ints, approx, pairs)
-        return found if aggregate.function == "SUM" else _divide_by_counts(found, ints[:, 0])
+        return function.finish(decode_totals(measure, ints, approx, pairs), ints[:, 0])
 
     def _reserve(self, groups: int) -> None:
         size = self.columns.ints.shape[0]
@@ -342,14 +342,6 @@ def _empty_columns(layout: MeasureLayout, size: int) -> AggregationSet:
     clock[DIRTY], clock[OPEN] = 0, NONE
     shown = ints.copy(), approx.copy(), pairs.copy()
     return AggregationSet(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
-
-
-def _divide_by_counts(sums: pa.Array[Any], counts: Int64s) -> pa.Array[Any]:
-    is_empty = counts == 0
-    if pa.types.is_decimal(sums.type):
-        sums = decimals_to_doubles(sums)
-    numbers = np.asarray(sums.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
-    return pa.array(numbers / np.where(is_empty, 1, counts), mask=is_empty)
 
 
 def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Aggregate, Column, Expr
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import GROUP, GroupOutputs, aggregate_name, key_name
+from watersmeet.operators.aggregate.functions import GroupState, find_function, is_extreme
 from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import convert
@@ -24,9 +25,6 @@ from watersmeet.operators.shed.estimates import Estimates, SampledJoin
 Int64s = NDArray[np.int64]
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
-
-#: Meaning of the extremes of the kept values for all values.
-BOUNDS = {"MIN": "at most", "MAX": "at least"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,8 @@ class EstimatedGroups:
         error = self.errors[number]
         if error is not None:
             return [self.values[number], error]
-        return [self.values[number], pa.array([BOUNDS[self.group_outputs.aggregates[number].function]] * self.size)]
+        bound = find_function(self.group_outputs.aggregates[number]).bound
+        return [self.values[number], pa.array([bound] * self.size)]
 
     def _column(self, reference: Column) -> pa.Array[Any]:
         """Return a column of the groups' rows, in the type the query was bound with.
@@ -97,7 +96,7 @@ def build_result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> l
         if number is None:
             kind = evaluate(output.expr, lambda column: null_array(0, _value_type(types[column.name])), 0).type
             found.append((output.name, kind))
-        elif shown.aggregates[number].function in BOUNDS:
+        elif is_extreme(shown.aggregates[number]):
             found += [(output.name, _value_type(types[aggregate_name(number)])), (f"{output.name}_bound", pa.string())]
         else:
             found += [(output.name, pa.float64()), (f"{output.name}_stderr", pa.float64())]
@@ -128,11 +127,11 @@ def build_empty_groups(
     values: list[pa.Array[Any]] = []
     errors: list[pa.Array[Any] | None] = []
     for number, each in enumerate(shown.aggregates):
-        if each.function in BOUNDS:
+        if is_extreme(each):
             values.append(null_array(size, _value_type(types[aggregate_name(number)])))
             errors.append(None)
         else:
-            nothing = pa.array([0.0 if each.function == "COUNT" else None] * size, pa.float64())
+            nothing = pa.array([0.0 if find_function(each).keeps is GroupState.COUNT else None] * size, pa.float64())
             values.append(nothing)
             errors.append(nothing)
     return EstimatedGroups(shown, types, columns, values, errors, size)
@@ -157,18 +156,14 @@ def _estimate_aggregate(
         return _to_arrays(sampled.estimate_count(), np.zeros(sampled.groups, np.bool_))
     values = _combine_column(table, aggregate_name(number))
     present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-    if aggregate.function in BOUNDS:
-        return _find_extremes(values, present, sampled.group, sampled.groups, largest=aggregate.function == "MAX"), None
-    if aggregate.function == "COUNT":
-        return _to_arrays(sampled.estimate_sum(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
+    function = find_function(aggregate)
+    if function.keeps is GroupState.EXTREME:
+        return _find_extremes(values, present, sampled.group, sampled.groups, largest=function.largest), None
+    if function.keeps is GroupState.COUNT:
+        estimates = function.estimate(sampled, np.ones(present.size), present)
+        return _to_arrays(estimates, np.zeros(sampled.groups, np.bool_))
     missing = np.bincount(sampled.group, present, sampled.groups) == 0
-    numbers = _to_floats(values)
-    return _to_arrays(
-        sampled.estimate_sum(numbers, present)
-        if aggregate.function == "SUM"
-        else sampled.estimate_mean(numbers, present),
-        missing,
-    )
+    return _to_arrays(function.estimate(sampled, _to_floats(values), present), missing)
 
 
 def _to_arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array[Any], pa.Array[Any]]:
