@@ -17,6 +17,7 @@ from watersmeet.operators.window_join.tactics.tactic import Tactic
 from watersmeet.planner.cost_of_loops import predict_loops
 from watersmeet.planner.cost_of_runs import predict_runs
 from watersmeet.planner.cost_of_trees import predict_tree
+from watersmeet.planner.cost_of_w_joins import GLOBAL_SWEEP, NESTED_SCAN, SWEEP, WINDOWLESS_SCAN
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction
 from watersmeet.planner.proposals import (
@@ -58,13 +59,13 @@ _ROWS = (
     Algorithm("lazy-hash", predict_loops, hash_joins),
     Algorithm("hybrid-nlj-hash", predict_loops),
     Algorithm("window-join", predict_loops, indexed_windows),
-    Algorithm("nlw-join", predict_loops),
-    Algorithm("hw-join", predict_loops),
-    Algorithm("mw-join", predict_loops),
-    Algorithm("gca", predict_loops),
-    Algorithm("lca", predict_loops),
-    Algorithm("ripple-join", predict_loops),
-    Algorithm("xjoin", predict_loops),
+    Algorithm("nlw-join", NESTED_SCAN.predict),
+    Algorithm("hw-join", NESTED_SCAN.predict),
+    Algorithm("mw-join", SWEEP.predict),
+    Algorithm("gca", GLOBAL_SWEEP.predict),
+    Algorithm("lca", SWEEP.predict),
+    Algorithm("ripple-join", WINDOWLESS_SCAN.predict),
+    Algorithm("xjoin", WINDOWLESS_SCAN.predict),
     Algorithm("tree", predict_tree, join_trees),
 )
 ALGORITHMS = {row.name: row for row in _ROWS}

@@ -61,10 +61,15 @@ class LoopsModel:
         if not self.config.classes.find_connections(target, sorted(known)):
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         passed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
-        return weights.lookup_s + touched + passed_on + self._outside_kernel_s(known, target)
+        return (
+            weights.lookup_s
+            + touched
+            + passed_on
+            + self.outside_kernel_s(known, target, self.workload.matches(self.config, known, target))
+        )
 
-    def _outside_kernel_s(self, known: frozenset[int], target: int) -> float:
-        """Estimate seconds per probe for predicates outside the kernel.
+    def outside_kernel_s(self, known: frozenset[int], target: int, matches: float) -> float:
+        """Estimate the seconds for predicates outside the kernel, on this many matches by keys and times.
 
         Each is evaluated on the partial matches that the predicates before it leave.
         """
@@ -73,7 +78,7 @@ class LoopsModel:
         if not outside:
             return 0.0
         inside_share = math.prod(each.share.value for each in ready if self._is_in_kernel(each))
-        matches = self.workload.matches(self.config, known, target) * inside_share
+        matches *= inside_share
         # Partial matches leave the kernel and enter the next stage.
         seconds = matches * (self.profile.loop_match_s + self.profile.match_s)
         for each in outside:

@@ -16,7 +16,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.plan_defaults import add_orders, fill_by_structure
 from watersmeet.operators.window_join.tactics.registry import find_tactic
-from watersmeet.operators.window_join.tactics.tactic import GLOBAL, PER_ORIGIN, OpenParts
+from watersmeet.operators.window_join.tactics.tactic import GLOBAL, OpenParts
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
 from watersmeet.planner.workload import Workload
 
@@ -118,8 +118,7 @@ def predict_in_orders(config: JoinConfig, workload: Workload, model: LoopModel, 
     else:
         orders = {i: _choose_probe_order(config, model, plan, i, parts) for i in config.stream_inputs}
         aliases = [each.alias for each in config.inputs]
-        if parts.orders == PER_ORIGIN:
-            plan = add_orders(plan, [(aliases[i], tuple(aliases[j] for j in each.order)) for i, each in orders.items()])
+        plan = add_orders(plan, [(aliases[i], tuple(aliases[j] for j in each.order)) for i, each in orders.items()])
     probes = [
         probe_cost(config, workload, (i, *ordered.order), workload.inputs[i].kept_per_s.value * ordered.cost)
         for i, ordered in orders.items()

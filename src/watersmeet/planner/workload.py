@@ -169,10 +169,11 @@ class Workload:
         for key_class, members in enumerate(config.classes.keys):
             providers = frozenset(i for i in known if i in members)
             if target in members and providers:
-                share *= self._class_share(config, key_class, providers, target)
+                share *= self.class_share(config, key_class, providers, target)
         return share
 
-    def _class_share(self, config: JoinConfig, key_class: int, providers: frozenset[int], target: int) -> float:
+    def class_share(self, config: JoinConfig, key_class: int, providers: frozenset[int], target: int) -> float:
+        """Estimate the share of the target's rows that have the key of the providers in one equality class."""
         fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
         uniform_share = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
         seen = self.samples.estimate_key_match_share(config, key_class, providers, target, uniform_share)

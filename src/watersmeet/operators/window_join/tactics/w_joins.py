@@ -138,7 +138,7 @@ def _search(
     if not all(len(panes) for panes in reach.values()):
         return
     rows = _flatten_rows(config, reach, new)
-    common = _find_common_class(config)
+    common = find_common_class(config)
     compared = frozenset() if common is None else frozenset({common})
     if common is not None and not config.residuals and not config.thetas:
         joined = algorithm.join(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *options)
@@ -176,7 +176,7 @@ def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJo
 
     Rows with a NULL in a compared value match nothing and are left out.
     """
-    common = _find_common_class(config)
+    common = find_common_class(config)
     times: list[Int64s] = []
     codes: list[Int64s] = []
     numbers: list[NDArray[np.int32]] = []
@@ -226,7 +226,7 @@ def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.in
     return ThetaComparisons(op, left, left_at, right, right_at, np.concatenate(values))
 
 
-def _find_common_class(config: JoinConfig) -> int | None:
+def find_common_class(config: JoinConfig) -> int | None:
     """Return the equality class with a key on every input; without one, every pair in the window is a candidate."""
     return next((c for c, members in enumerate(config.classes.keys) if len(members) == len(config.inputs)), None)
 
@@ -253,7 +253,7 @@ def _hash_and_cleanup_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | 
 
 
 def _bucket_counts(config: JoinConfig, plan: Plan) -> Int64s:
-    if _find_common_class(config) is None:
+    if find_common_class(config) is None:
         raise refuse(plan, "it hashes on an attribute that all streams have in common, and there is none")
     indexes = choose_indexes(config, plan, Index("hash", DEFAULT_BUCKETS))
     for each, index in zip(config.inputs, indexes, strict=True):
@@ -264,7 +264,7 @@ def _bucket_counts(config: JoinConfig, plan: Plan) -> Int64s:
 
 def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
     """Refuse equalities that no common attribute covers: they would need a product of whole windows."""
-    if config.classes.keys and _find_common_class(config) is None:
+    if config.classes.keys and find_common_class(config) is None:
         raise refuse(
             plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones"
         )
