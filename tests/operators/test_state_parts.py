@@ -63,6 +63,13 @@ class PartStore:
         return [SavedPart(part.input_number, part.kind, blob) for part, blob in self.written.values()]
 
 
+def test_estimates_that_an_earlier_version_saved_as_one_part_are_refused_with_a_remedy() -> None:
+    run = start_shedding_aggregation()
+    earlier = [SavedPart(0, "estimates", b""), *run.save_state()[1:]]
+    with pytest.raises(wm.InputError, match="written by an earlier version"):
+        run.restore_state(earlier)
+
+
 each_operator = pytest.mark.parametrize("start", [start_join, start_aggregation, start_shedding_aggregation])
 
 

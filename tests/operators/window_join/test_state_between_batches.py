@@ -74,6 +74,13 @@ def test_damaged_state_is_refused() -> None:
             restore_run(run, damaged)
 
 
+def test_the_state_of_an_earlier_version_is_refused_with_a_remedy() -> None:
+    run, _ = start_run(generate_case(3), Random(3))
+    with pytest.raises(InputError, match="written by an earlier version") as caught:
+        restore_run(run, b"WMR1" + serialize_run(run)[4:])
+    assert "new checkpoint" in str(caught.value)
+
+
 def start_run(case: QueryCase, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
     """Return a run to feed by hand, and its input in rounds of batches without late rows."""
     arrivals = arrive_in_any_batches(rng, case)
