@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import watersmeet as wm
+from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS
 from watersmeet.planner.algorithms import ALGORITHMS
 from watersmeet.planner.cost_of_w_joins import (
     GLOBAL_SWEEP,
@@ -88,9 +89,9 @@ def predict_work(query: str, rates: list[float], plan: wm.Plan, scan: WJoinScan,
     )
 
 
-def build_plan(name: str, sources: int) -> wm.Plan:
+def build_plan(name: str, sources: int, cleanup_rows: int = DEFAULT_CLEANUP_ROWS) -> wm.Plan:
     indexes = dict.fromkeys("abcd"[:sources], f"hash({BUCKETS})") if name in HASHED else {}
-    return wm.plan(name, indexes=indexes)
+    return wm.plan(name, indexes=indexes, cleanup_rows=cleanup_rows)
 
 
 def assert_within(ratio: float, predicted: Counts, counted: Counts) -> None:
@@ -132,6 +133,22 @@ def test_a_slow_stream_spares_the_sweep_most_rows_and_keeps_rows_in_the_other_bu
     predicted = predict_work(query, rates, plan, SCANS[name], ArrivalPattern(1.0))
     # the slow stream has few rows, so the work of its own loops is left to chance
     assert_within(1.2, predicted[:, :2].sum(axis=1), counted[:, :2].sum(axis=1))
+
+
+@pytest.mark.parametrize("cleanup_rows", [20, 400, 1000])
+@pytest.mark.parametrize("name", ["ripple-join", "xjoin"])
+def test_frequent_clean_ups_leave_fewer_rows_to_compare(name: str, cleanup_rows: int) -> None:
+    rates, plan = [50.0, 100.0, 20.0], build_plan(name, 3, cleanup_rows)
+    counted = count_work(ONE_WINDOW, rates, plan, batch_s=10, warm_up_s=20, seconds=60)
+    assert_within(1.2, predict_work(ONE_WINDOW, rates, plan, SCANS[name], ArrivalPattern(10.0)), counted)
+
+
+@pytest.mark.parametrize("name", [name for name in SCANS if name not in HASHED])
+def test_without_an_equality_every_row_in_the_window_matches(name: str) -> None:
+    query = "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], c [RANGE 1 SECOND]"
+    rates, plan = [8.0, 15.0, 10.0], build_plan(name, 3)
+    counted = count_work(query, rates, plan, batch_s=1, warm_up_s=10, seconds=110)
+    assert_within(1.2, predict_work(query, rates, plan, SCANS[name], ArrivalPattern(1.0)), counted)
 
 
 @pytest.mark.parametrize("name", SCANS)
