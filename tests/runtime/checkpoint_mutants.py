@@ -18,7 +18,7 @@ from watersmeet.checkpoint.repair import findings
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded import incremental
 from watersmeet.sinks import result_files
-from watersmeet.sinks.result_files import _WRITERS
+from watersmeet.sinks.formats import SINK_FORMATS
 
 from . import checkpoint_checks as checks
 from .checkpoint_checks import Check
@@ -127,7 +127,7 @@ def _in_place(_: Original) -> Original:
 def _rows_not_flushed(_: Original) -> Original:
     def write_rows_without_flush(table: Any, path: Path) -> None:
         unfinished = path.with_name(f".{path.name}")
-        _WRITERS[path.suffix](table, unfinished)
+        SINK_FORMATS[path.suffix].write(table, unfinished)
         unfinished.replace(path)
         our_files.flush_directory(path.parent)
 

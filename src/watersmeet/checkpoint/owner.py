@@ -18,6 +18,7 @@ from pathlib import Path
 from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.errors import InputError
 from watersmeet.files import flush_directory, make_directory, write_atomically
+from watersmeet.sinks.formats import SINK_FORMATS
 from watersmeet.sources.files import is_data_file
 
 OWNER_FILE = "_watersmeet_owner.json"
@@ -148,7 +149,9 @@ def _list_row_files(directory: Path) -> list[str]:
     """List files that a reader of the directory reads as rows, or Spark's log of such files."""
     try:
         names = sorted(
-            file.name for file in directory.iterdir() if is_data_file(file) or file.name == "_spark_metadata"
+            file.name
+            for file in directory.iterdir()
+            if is_data_file(file) or file.suffix in SINK_FORMATS or file.name == "_spark_metadata"
         )
     except FileNotFoundError:
         return []

@@ -22,6 +22,7 @@ import watersmeet as wm
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
 from watersmeet.cli.lab import add_lab_commands
 from watersmeet.errors import InputError
+from watersmeet.sinks.formats import SINK_FORMATS
 
 if TYPE_CHECKING:
     from watersmeet.cli.declare import ReadMode
@@ -50,7 +51,7 @@ Out = Annotated[
     str | None,
     typer.Option(
         metavar="PATH",
-        help="Output file (.parquet, .csv or .jsonl), or a directory with --follow or --checkpoint. "
+        help=f"Output file ({', '.join(SINK_FORMATS)}), or a directory with --follow or --checkpoint. "
         "`console` prints every row; `memory`, the default, prints the first rows.",
     ),
 ]
@@ -83,7 +84,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     out: Out = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", metavar="parquet|csv|jsonl", help="Format of the files in the output directory."),
+        typer.Option(
+            "--format",
+            metavar="|".join(suffix[1:] for suffix in SINK_FORMATS),
+            help="Format of the files in the output directory.",
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Keep running and process new files until Ctrl-C.")] = False,
     checkpoint: Annotated[

@@ -40,7 +40,8 @@ from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet.sinks.result_files import FORMATS, PartFileSink, check_output_path, format_json_line, write_table
+from watersmeet.sinks.formats import SINK_FORMATS, format_json_line
+from watersmeet.sinks.result_files import PartFileSink, check_output_path, write_table
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.feeds import PathFeed, make_feed
@@ -75,10 +76,9 @@ class RunOptions:
     ui_port: int | None = None
 
     def __post_init__(self) -> None:
-        if self.format is not None and f".{self.format}" not in FORMATS:
-            raise InputError(
-                f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}"
-            )
+        if self.format is not None and f".{self.format}" not in SINK_FORMATS:
+            names = ", ".join(suffix[1:] for suffix in SINK_FORMATS)
+            raise InputError(f'there is no format "{self.format[:20]}"', hint=f"formats: {names}")
         if self.out not in (CONSOLE, MEMORY):
             (_refuse_output_file if self.is_incremental else check_output_path)(Path(self.out))
         if self.ui_port is not None:
@@ -341,7 +341,7 @@ def _open_sink(job: RunOptions) -> BatchSink:
 
 
 def _refuse_output_file(out: Path) -> None:
-    if out.suffix in FORMATS and not out.is_dir():
+    if out.suffix in SINK_FORMATS and not out.is_dir():
         raise InputError(
             f'an incremental run writes one file per batch to a directory, but "{out}" is the name of a file',
             hint=f"write --out {out.with_suffix('')} --format {out.suffix[1:]}",

@@ -5,30 +5,24 @@ A file appears with all its content or not at all. A batch that runs again repla
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import math
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError
 from watersmeet.files import flush_directory, make_directory
+from watersmeet.sinks.formats import SINK_FORMATS
 
-_JSON_BATCH_ROWS = 10_000
+_PART = re.compile(r"part-(\d{10,})(\.\w+)", re.ASCII)
 
 
 def check_output_path(path: Path) -> None:
     """Refuse an unusable output path before the query runs."""
-    if path.suffix.lower() not in _WRITERS:
-        raise InputError(f'"{path}" has an unknown format', hint=f"known formats: {', '.join(_WRITERS)}")
+    if path.suffix.lower() not in SINK_FORMATS:
+        raise InputError(f'"{path}" has an unknown format', hint=f"known formats: {', '.join(SINK_FORMATS)}")
     if not path.parent.is_dir():
         raise InputError(f'there is no directory "{path.parent}" to write to')
 
@@ -40,7 +34,7 @@ def write_table(table: pa.Table, path: Path) -> None:
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _WRITERS[path.suffix.lower()](table, unfinished)
+        SINK_FORMATS[path.suffix.lower()].write(table, unfinished)
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -51,26 +45,13 @@ def write_table(table: pa.Table, path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def format_json_line(row: dict[str, Any]) -> str:
-    """Format a row as JSON: times in ISO 8601, bytes in hexadecimal, NaN and infinity as null, because JSON lacks them.
-
-    >>> format_json_line({"at": dt.date(2013, 1, 1), "x": math.inf})
-    '{"at": "2013-01-01", "x": null}'
-    """
-    return json.dumps(
-        {name: _replace_non_finite(value) for name, value in row.items()},
-        default=_format_json_value,
-        ensure_ascii=False,
-    )
-
-
 def list_part_files(directory: Path) -> dict[int, list[Path]]:
     """Return the part files of a directory by batch."""
     found: dict[int, list[Path]] = {}
     try:
         for file in sorted(directory.iterdir()) if directory.is_dir() else ():
             named = _PART.fullmatch(file.name)
-            if named is not None:
+            if named is not None and named[2] in SINK_FORMATS:
                 found.setdefault(int(named[1]), []).append(file)
     except OSError as error:
         raise InputError(f'output directory "{directory}" cannot be read: {error.strerror or error}') from error
@@ -85,8 +66,8 @@ class PartFileSink:
     suffix: str = ".parquet"
 
     def __post_init__(self) -> None:
-        if self.suffix not in FORMATS:
-            raise InputError(f'"{self.suffix}" is an unknown format', hint=f"known formats: {', '.join(FORMATS)}")
+        if self.suffix not in SINK_FORMATS:
+            raise InputError(f'"{self.suffix}" is an unknown format', hint=f"known formats: {', '.join(SINK_FORMATS)}")
         if self.directory.exists() and not self.directory.is_dir():
             raise InputError(
                 f'"{self.directory}" is a file, but an incremental query writes a directory with one file per batch',
@@ -100,7 +81,7 @@ class PartFileSink:
             make_directory(self.directory)
             if rows.num_rows:
                 write_table(rows, target)
-            for suffix in FORMATS:
+            for suffix in SINK_FORMATS:
                 if suffix != self.suffix or not rows.num_rows:
                     self._part(batch, suffix).unlink(missing_ok=True)
         except OSError as error:
@@ -108,29 +89,3 @@ class PartFileSink:
 
     def _part(self, batch: int, suffix: str) -> Path:
         return self.directory / f"part-{batch:010d}{suffix}"
-
-
-def _write_lines(table: pa.Table, path: Path) -> None:
-    with path.open("w", encoding="utf-8") as opened:
-        for batch in table.to_batches(max_chunksize=_JSON_BATCH_ROWS):
-            opened.writelines(format_json_line(row) + "\n" for row in batch.to_pylist())
-
-
-def _replace_non_finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _format_json_value(value: Any) -> str:
-    if isinstance(value, dt.datetime | dt.date | dt.time):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".parquet": pq.write_table,
-    ".csv": pacsv.write_csv,
-    ".jsonl": _write_lines,
-}
-#: Suffixes of the formats that can be written.
-FORMATS = tuple(_WRITERS)
-_PART = re.compile(r"part-(\d{10,})\.(?:" + "|".join(each[1:] for each in FORMATS) + ")", re.ASCII)

@@ -5,7 +5,7 @@ Tables of other libraries are recognised without importing those libraries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -32,10 +32,6 @@ TableLike: TypeAlias = "pa.Table | pa.RecordBatch | pd.DataFrame | pl.DataFrame 
 #: Everything that `wm.stream` and `wm.relation` accept.
 RowSource: TypeAlias = "TableLike | Iterable[TableLike] | DataFrame | str | Path"
 
-_HINT = (
-    "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
-)
-
 _END = object()
 
 
@@ -61,7 +57,7 @@ def make_feed(source: RowSource, time: str | None = None, following: FollowOptio
         return SparkFeed(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
         return BatchFeed(source)
-    raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_HINT)
+    raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_describe_sources())
 
 
 def _parse_path(source: str | Path) -> Path:
@@ -277,16 +273,9 @@ def is_spark_frame(source: object) -> TypeGuard[DataFrame]:
 
 def to_table(source: Any) -> pa.Table | None:
     """Return a table, batch or frame as an Arrow table; None for any other object."""
-    if isinstance(source, pa.Table):
-        return normalize_table(source)
-    if isinstance(source, pa.RecordBatch):
-        return normalize_table(pa.Table.from_batches([source]))
-    if is_instance_of(source, "pandas", "DataFrame"):
-        return normalize_table(_convert_pandas(source))
-    if is_instance_of(source, "polars", "DataFrame"):
-        return normalize_table(source.to_arrow())
-    if is_instance_of(source, "polars", "LazyFrame"):
-        return normalize_table(_collect_lazy_frame(source).to_arrow())
+    for kind in TABLE_KINDS:
+        if is_instance_of(source, kind.package, kind.name):
+            return normalize_table(kind.convert(source))
     return None
 
 
@@ -311,3 +300,26 @@ def _collect_lazy_frame(frame: Any) -> Any:
         if type(error).__module__.split(".")[0] != "polars" and not isinstance(error, OSError):
             raise
         raise InputError(f"a polars LazyFrame cannot be collected: {str(error)[:300]}") from error
+
+
+def _describe_sources() -> str:
+    tables = ", ".join(f"a {kind.package} {kind.name}" for kind in TABLE_KINDS)
+    return f"a source is {tables}, an iterable of them, a Spark DataFrame, or a path"
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """A class of rows in memory, by its package and its name, and its conversion to an Arrow table."""
+
+    package: str
+    name: str
+    convert: Callable[[Any], pa.Table]
+
+
+TABLE_KINDS = (
+    TableKind("pyarrow", "Table", lambda table: table),
+    TableKind("pyarrow", "RecordBatch", lambda batch: pa.Table.from_batches([batch])),
+    TableKind("pandas", "DataFrame", _convert_pandas),
+    TableKind("polars", "DataFrame", lambda frame: frame.to_arrow()),
+    TableKind("polars", "LazyFrame", lambda frame: _collect_lazy_frame(frame).to_arrow()),
+)

@@ -24,6 +24,7 @@ from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.runtime.spark.running_query import QueryRecord, RunningQuery
 from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES, summarize_spark_errors
+from watersmeet.sinks.formats import SINK_FORMATS
 from watersmeet.sources.durations import Duration, parse_duration_us
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -32,7 +33,6 @@ AVAILABLE_NOW = "availableNow"
 
 #: Sinks that keep nothing after the query, and therefore need no checkpoint.
 _TRANSIENT_FORMATS = ("memory", "console", "noop")
-_FORMATS = {"jsonl": "json"}
 
 BuildWriter = Callable[[DataFrame], "DataStreamWriter"]
 
@@ -65,6 +65,10 @@ class StreamSink:
                 hint='pass checkpoint="DIRECTORY"; only the formats memory, console and noop do without one',
             )
 
+        own = SINK_FORMATS.get(f".{self.format}")
+        if own is not None and own.spark_name is None and not callable(self.to):
+            raise InputError(f"Spark does not write {self.format} files", hint=f"formats: {_list_spark_formats()}")
+
     @property
     def interval_us(self) -> int | None:
         """Trigger interval; None if batches follow each other at once, or if the query ends with the available data."""
@@ -88,13 +92,18 @@ class StreamSink:
     def _build_writer(self, rows: DataFrame) -> DataStreamWriter:
         if callable(self.to):
             return self.to(rows)
-        writer = rows.writeStream.outputMode("append").options(**self.options)
+        writer = rows.writeStream.outputMode("append")
         if self._is_table:
-            return writer
-        if self.format == "csv" and "header" not in self.options:
-            writer = writer.option("header", "true")
-        writer = writer.format(_FORMATS.get(self.format, self.format))
+            return writer.options(**self.options)
+        writer = self._format_writer(writer)
         return writer if self.format in _TRANSIENT_FORMATS else writer.option("path", str(self.to))
+
+    def _format_writer(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Set the format: one of our file formats, or any other that Spark writes."""
+        own = SINK_FORMATS.get(f".{self.format}")
+        if own is None or own.spark_name is None:
+            return writer.format(self.format).options(**self.options)
+        return writer.format(own.spark_name).options(**{**own.spark_options, **self.options})
 
     def _trigger_writer(self, writer: DataStreamWriter) -> DataStreamWriter:
         if self.trigger == AVAILABLE_NOW:
@@ -110,6 +119,10 @@ class StreamSink:
         taken = {query.name for query in rows.sparkSession.streams.active}
         names = (default_name if number == 1 else f"{default_name} ({number})" for number in range(1, len(taken) + 2))
         return next(name for name in names if name not in taken)
+
+
+def _list_spark_formats() -> str:
+    return ", ".join(suffix[1:] for suffix, each in SINK_FORMATS.items() if each.spark_name is not None)
 
 
 def make_controller(
