@@ -127,8 +127,9 @@ class OpenedPage:
     console_errors: list[str]
 
 
-@pytest.fixture
-def open_dashboard(browser: Browser) -> Iterator[Callable[..., OpenedPage]]:
+@contextmanager
+def opener_of_pages(browser: Browser) -> Iterator[Callable[..., OpenedPage]]:
+    """Give a function that opens a dashboard, and close its pages at the end."""
     contexts = []
 
     def open_page(address: DashboardAddress, *, dark: bool = False, width: int = 1280, height: int = 900) -> OpenedPage:
@@ -145,6 +146,21 @@ def open_dashboard(browser: Browser) -> Iterator[Callable[..., OpenedPage]]:
         page.wait_for_selector("#controls input")
         return seen
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    try:
+        yield open_page
+    finally:
+        for context in contexts:
+            context.close()
+
+
+@pytest.fixture
+def open_dashboard(browser: Browser) -> Iterator[Callable[..., OpenedPage]]:
+    with opener_of_pages(browser) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def opened_page(browser: Browser, served_run: ServedRun) -> Iterator[OpenedPage]:
+    """Return a page about the run that the tests of a file share; each leaves its sliders where they were."""
+    with opener_of_pages(browser) as open_page:
+        yield open_page(served_run.address)

@@ -19,8 +19,8 @@ def tile(page: Page, name: str) -> str:
     return page.inner_text(f'.tile[data-name="{name}"] .value')
 
 
-def test_the_page_loads_without_console_errors(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
-    seen = open_dashboard(served_run.address)
+def test_the_page_loads_without_console_errors(served_run: ServedRun, opened_page: OpenedPage) -> None:
+    seen = opened_page
     served_run.advance(2)
     expect(seen.page.locator("#status")).to_have_text("running")
     expect(seen.page.locator("#chart-rates .main-svg").first).to_be_visible()
@@ -38,8 +38,8 @@ def test_the_token_does_not_stay_in_the_address(served_run: ServedRun, open_dash
     page.wait_for_selector("#controls input")
 
 
-def test_live_values_change(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
-    page = open_dashboard(served_run.address).page
+def test_live_values_change(served_run: ServedRun, opened_page: OpenedPage) -> None:
+    page = opened_page.page
     served_run.advance()
     rows = page.locator('.tile[data-name="rows in"] .more')
     expect(rows).to_contain_text("in total")
@@ -50,8 +50,8 @@ def test_live_values_change(served_run: ServedRun, open_dashboard: OpenDashboard
     assert tile(page, "late rows") not in ("–", "0")
 
 
-def test_every_card_shows_predicted_and_measured_cost(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
-    page = open_dashboard(served_run.address).page
+def test_every_card_shows_predicted_and_measured_cost(served_run: ServedRun, opened_page: OpenedPage) -> None:
+    page = opened_page.page
     served_run.advance(4)
     expect(page.locator(".measured-text").first).not_to_have_text("not measured")
     for card in page.locator(".card").all():
@@ -59,10 +59,8 @@ def test_every_card_shows_predicted_and_measured_cost(served_run: ServedRun, ope
         assert re.search(r"( % of a core| cores?)$", card.locator(".measured-text").inner_text())
 
 
-def test_a_what_if_slider_changes_the_verdict_and_the_plan(
-    served_run: ServedRun, open_dashboard: OpenDashboard
-) -> None:
-    page = open_dashboard(served_run.address).page
+def test_a_what_if_slider_changes_the_verdict_and_the_plan(opened_page: OpenedPage) -> None:
+    page = opened_page.page
     expect(page.locator("#answer .chip")).to_have_text("keeps up")
     before, orders = page.inner_text(".answer-plan"), page.inner_text(".answer-orders")
     _slide(page, "window q", 1000)
@@ -76,10 +74,12 @@ def test_a_what_if_slider_changes_the_verdict_and_the_plan(
     expect(page.locator(".answer-plan")).to_have_text(before)
 
 
-def test_the_answer_reports_insufficient_memory(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
-    page = open_dashboard(served_run.address).page
+def test_the_answer_reports_insufficient_memory(opened_page: OpenedPage) -> None:
+    page = opened_page.page
     _slide(page, "memory", 0)
     expect(page.locator("#answer")).to_contain_text("available")
+    page.click("#reset")
+    expect(page.locator("#answer .chip")).to_have_text("keeps up")
 
 
 def test_names_with_markup_are_shown_as_text(
@@ -105,8 +105,8 @@ def test_names_with_markup_are_shown_as_text(
         assert seen.console_errors == []
 
 
-def test_plan_changes_are_logged(served_run: ServedRun, open_dashboard: OpenDashboard) -> None:
-    page = open_dashboard(served_run.address).page
+def test_plan_changes_are_logged(served_run: ServedRun, opened_page: OpenedPage) -> None:
+    page = opened_page.page
     served_run.advance()  # a plan change is a batch whose plan differs from that of the previous batch
     served_run.run.replan(wm.plan("eager-hash"))
     served_run.advance()
