@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import urllib.request
 import warnings
@@ -51,7 +52,10 @@ def main(folder: Path, worker_python: str) -> None:
     os.environ["PYSPARK_PYTHON"] = worker_python
     daemon = {"spark.python.daemon.module": "watersmeet.runtime.spark.daemon"}
     report["worker without the package"] = [refuse_worker(settings) for settings in ({}, daemon)]
-    print(json.dumps(report))
+    del os.environ["PYSPARK_PYTHON"]
+    report["lost Java process"] = lose_java_process()
+    print(json.dumps(report), flush=True)
+    os._exit(0)  # PySpark cannot end a session whose Java process has ended
 
 
 def run_finite_queries(spark: SparkSession) -> list[int]:
@@ -110,11 +114,22 @@ def refuse_worker(settings: dict[str, str]) -> str:
         spark.stop()
 
 
+def lose_java_process() -> tuple[str, bool, str]:
+    """Kill the Java process of a running query; return the error, whether the query is active, and its text."""
+    spark = wm.session(spark_master="local[1,1]")
+    rows = spark.readStream.format("rate").load()
+    running = wm.start("SELECT value FROM a [RANGE 1 SECOND]", {"a": wm.stream(rows, time="timestamp")}, format="noop")
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    os.kill(gateway.proc.pid, signal.SIGKILL)
+    return catch(running.await_termination), running.is_active, repr(running)
+
+
 def catch(call: Callable[[], object]) -> str:
     try:
         call()
-    except wm.InputError as refused:
-        return str(refused)
+    except wm.WatersmeetError as error:
+        return str(error)
     return "no error"
 
 

@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 
-from .faults.kills import QUICK_TO_START
+#: Java options for processes that run only for seconds or minutes: less compilation, a simple garbage collector.
+QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def open_small_session() -> SparkSession:
     """Return the active session, or start one with two cores and two shuffle partitions."""
-    if "SPARK_HOME" not in os.environ:
-        os.environ["SPARK_HOME"] = str(link_spark_home(Path(tempfile.mkdtemp(prefix="watersmeet-spark-home-"))))
+    set_spark_home()
     settings: dict[str, Any] = {
         "spark.master": "local[2,2]",
         "spark.sql.shuffle.partitions": 2,
@@ -26,6 +26,18 @@ def open_small_session() -> SparkSession:
     }
     session: SparkSession = wm.session(**settings)
     return session
+
+
+def quick_environment() -> dict[str, str]:
+    """Return the environment for a process that starts a Java process and workers of its own."""
+    set_spark_home()
+    return os.environ | {"JDK_JAVA_OPTIONS": QUICK_TO_START}
+
+
+def set_spark_home() -> None:
+    """Let this process and its children find a Spark whose workers start quickly."""
+    if "SPARK_HOME" not in os.environ:
+        os.environ["SPARK_HOME"] = str(link_spark_home(Path(tempfile.mkdtemp(prefix="watersmeet-spark-home-"))))
 
 
 def link_spark_home(home: Path) -> Path:

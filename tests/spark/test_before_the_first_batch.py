@@ -1,5 +1,7 @@
 """A user's own session with default settings: one sentence before the first batch names each problem and its remedy.
 
+The loss of its Java process is one sentence, too.
+
 One program with such a session runs in a process of its own (`plain_session`); every test looks at a part of what it
 saw. It runs in a Python that the search path does not find first, as in a virtual environment that is not activated.
 """
@@ -23,6 +25,7 @@ from tests.spark import plain_session
 from tests.spark.queries import collect_rows, stream_to_rows, table_to_rows
 from watersmeet.runtime.spark.worker_check import check_workers
 
+from .sessions import quick_environment
 from .test_sources import JOIN, TABLES, build_streams, streaming_frame
 
 
@@ -31,7 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("plain")
     python = write_python_without_the_package(folder)
     search_path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment = {name: value for name, value in quick_environment().items() if name != "PYSPARK_PYTHON"}
     ran = subprocess.run(
         [sys.executable, plain_session.__file__, folder, python],
         env=environment | {"PATH": search_path, "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -116,6 +119,13 @@ def test_steps_of_a_plan_have_readable_names(report: Any) -> None:
 
 def test_streaming_queries_have_readable_and_unique_names(report: Any) -> None:
     assert report["query names"] == ["watersmeet: join orders, items", "watersmeet: join orders, items (2)"]
+
+
+def test_the_loss_of_the_java_process_is_one_sentence(report: Any) -> None:
+    message, active, text = report["lost Java process"]
+    assert message.splitlines()[0] == "the Java process of Spark ended"
+    assert not active
+    assert "failed" in text
 
 
 def test_workers_are_checked_once(spark: SparkSession) -> None:

@@ -24,6 +24,8 @@ from watersmeet.cli.spark import SparkJob, wait_for_columns
 from watersmeet.runtime.spark.execution import collect_with_ledger
 from watersmeet.runtime.spark.stage_progress import watch_stages
 
+from .sessions import quick_environment
+
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
 
@@ -53,53 +55,19 @@ def run_command(path: Path, *more: object) -> str:
     return result.stdout
 
 
-def test_ctrl_c_stops_cleanly(growing: Path) -> None:
-    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
-    more = [
-        "--engine",
-        "spark",
-        "--follow",
-        "--json",
-        "--checkpoint",
-        str(growing / "ckpt"),
-        "--out",
-        str(growing / "out"),
-    ]
-    command = [
-        sys.executable,
-        "-c",
-        "from watersmeet.cli.main import main; main()",
-        "run",
-        str(growing / "query.sql"),
-        *streams,
-        *more,
-    ]
-    stderr = growing / "stderr"
-    with (
-        stderr.open("w") as opened,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=opened, text=True
-        ) as process,
-    ):
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["rows_out"] == 10
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    output = stderr.read_text()
-    assert process.returncode == 130
-    assert "stopped: 10 rows" in output
-    assert "rerun the same command to resume" in output
-    assert "Traceback" not in output
-
-
-def test_follow_waits_for_the_first_files(tmp_path: Path) -> None:
+def test_follow_waits_for_the_first_files_and_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={tmp_path / name},time=ts")]
     places = ["--checkpoint", str(tmp_path / "ckpt"), "--out", str(tmp_path / "out"), "--log", str(tmp_path / "log")]
     command = [sys.executable, "-m", "watersmeet", "run", QUERY, *streams, "--engine", "spark", "--follow", "--json"]
     with subprocess.Popen(
-        [*command, *places], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *places],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=quick_environment(),
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -113,6 +81,8 @@ def test_follow_waits_for_the_first_files(tmp_path: Path) -> None:
         _, stderr = process.communicate()
     assert process.returncode == 130
     assert "stopped: 10 rows" in stderr
+    assert "rerun the same command to resume" in stderr
+    assert "Traceback" not in stderr
     events = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
     assert events[:4] == ["waiting_for_files", "run_started", "plan_chosen", "batch_done"]
 
@@ -191,7 +161,9 @@ def test_only_our_own_lines_reach_the_terminal(growing: Path) -> None:
         "spark",
         *places,
     ]
-    found = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    found = subprocess.run(
+        command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=quick_environment()
+    )
     where = f"rerun the same command to resume; checkpoint: {growing / 'ckpt'}"
     lines = remove_progress_lines(found.stderr).splitlines()
     assert (found.stdout, lines) == ("", ["all files processed: 10 rows", where])

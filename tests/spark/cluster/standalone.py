@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pyspark
 
-from ..faults.kills import QUICK_TO_START, list_children, read_command_line, wait_before_next_poll
+from ..faults.kills import list_children, read_command_line, wait_before_next_poll
+from ..sessions import QUICK_TO_START
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2

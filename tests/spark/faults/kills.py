@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-JOB = Path(__file__).with_name("job.py")
+from ..sessions import quick_environment
 
-#: Java options for processes that run only for seconds: less compilation, a simple garbage collector.
-QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JOB = Path(__file__).with_name("job.py")
 
 #: `recovery` is the phase in which Spark finds a planned, uncommitted batch and runs it again.
 PHASES = ("before-offsets", "operator", "recovery", "before-sink", "before-commit")
@@ -58,7 +57,7 @@ class JobProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=os.environ | {"SPARK_LOCAL_DIRS": str(local), "JDK_JAVA_OPTIONS": QUICK_TO_START},
+                env=quick_environment() | {"SPARK_LOCAL_DIRS": str(local)},
             )
 
     @property
