@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
-from watersmeet.checkpoint import framing
+from watersmeet import framing
 from watersmeet.checkpoint.contents import batch_path, state_path
 from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.repair import find_problems
@@ -47,11 +47,26 @@ Check = Callable[[Path, pytest.MonkeyPatch], None]
 
 def resume_and_get_refusal(job: CheckpointedJob) -> str | None:
     """Resume the job; return the error message if it refuses."""
-    try:
-        job.run()
-    except WatersmeetError as error:
-        return str(error)
+    with fail_on_foreign_errors():
+        try:
+            job.run()
+        except WatersmeetError as error:
+            return str(error)
     return None
+
+
+def run_without_refusal(job: CheckpointedJob) -> None:
+    message = resume_and_get_refusal(job)
+    assert message is None, message
+
+
+@contextmanager
+def fail_on_foreign_errors() -> Iterator[None]:
+    """Count an error that is not one of ours as a broken law: a user would see a stack trace."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"not an error of ours: {error!r}") from error
 
 
 def check_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +83,8 @@ def check_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             if LEFTOVER in case.damaged:
                 continue
             job.restore(tree, case.changes)
-            found = find_problems(job.checkpoint)
+            with fail_on_foreign_errors():
+                found = find_problems(job.checkpoint)
             message = resume_and_get_refusal(job)
             if message is None:
                 assert case.may_be_harmless, case.label
@@ -118,10 +134,10 @@ def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CheckpointedJob(path, JOIN)
     job.add_files(0)
     with monkeypatch.context() as newer:
-        newer.setattr(framing, "FORMAT_VERSION", 3)
-        newer.setattr(framing, "READABLE_VERSIONS", (3,))
+        newer.setattr(framing, "FORMAT_VERSION", 4)
+        newer.setattr(framing, "READABLE_VERSIONS", (4,))
         job.run()
-    assert "another version of Watersmeet: format 3" in (resume_and_get_refusal(job) or "")
+    assert "another version of Watersmeet: format 4" in (resume_and_get_refusal(job) or "")
     assert any("another version" in each.problem for each in find_problems(job.checkpoint))
     (path / "fresh").mkdir()
     fresh = CheckpointedJob(path / "fresh", JOIN)
@@ -201,7 +217,7 @@ def check_crashes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = CheckpointedJob(path / "whole", JOIN)
     for number in range(4):
         whole.add_files(number)
-        whole.run()
+        run_without_refusal(whole)
     for after_the_write in (False, True):
         crashed = 0
         for crash_at in range(1, 60):
@@ -237,9 +253,9 @@ def _crash_once(job: CheckpointedJob, monkeypatch: pytest.MonkeyPatch, crash_at:
         for number in range(3):
             job.add_files(number)
             with suppress(SimulatedCrash):
-                job.run()
+                run_without_refusal(job)
     job.add_files(3)
-    job.run()
+    run_without_refusal(job)
     return writes >= crash_at
 
 
@@ -286,7 +302,7 @@ class Disk:
 
 
 def check_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check the order: manifest, owner, then record, rows and state of each batch, each on disk before the next."""
+    """Check the order: manifest, owner, then record, rows, parts and state of each batch, each on disk in time."""
     job = CheckpointedJob(path, JOIN)
     disk = Disk()
     with monkeypatch.context() as patched:
@@ -294,7 +310,7 @@ def check_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(3):
             job.add_files(number)
             job.run()
-    batches = [[f"{n:010d}.json", f"part-{n:010d}.parquet", f"{n:010d}.run"] for n in range(3)]
+    batches = [[f"{n:010d}.json", f"part-{n:010d}.parquet", f"{n:010d}.parts", f"{n:010d}.run"] for n in range(3)]
     assert disk.moved == ["about.json", OWNER_FILE, *(name for each in batches for name in each)]
     assert not disk.problems, disk.problems
 

@@ -40,6 +40,8 @@ AGGREGATION = (
 LOCK = "ckpt/lock"
 LEFTOVER = "ckpt/states/.0000000004.run.4711"
 OLDER_STATE = f"ckpt/states/{COMMITTED_BATCHES - 2:010d}.run"
+COMMITTED_RECORD = f"ckpt/batches/{COMMITTED_BATCHES - 1:010d}.json"
+PARTS = "ckpt/parts/"
 NEWEST_STATE = f"ckpt/states/{COMMITTED_BATCHES - 1:010d}.run"
 IN_FLIGHT_RECORD = f"ckpt/batches/{COMMITTED_BATCHES:010d}.json"
 OWNER = f"out/{OWNER_FILE}"
@@ -67,9 +69,12 @@ class DamageCase:
     def may_be_harmless(self) -> bool:
         """Whether the job can resume with the same rows.
 
-        It reads none of the files, or a crash leaves the same files.
+        It reads none of the files, or a crash leaves the same files. A file of parts may have parts that the newest
+        state does not need.
         """
-        if self.damaged <= {LOCK, LEFTOVER, OLDER_STATE}:
+        if all(
+            name in {LOCK, LEFTOVER, OLDER_STATE, COMMITTED_RECORD} or name.startswith(PARTS) for name in self.damaged
+        ):
             return True
         return self.damage == "removed" and self.damaged <= {IN_FLIGHT_RECORD, NEWEST_STATE, OWNER}
 
@@ -228,6 +233,6 @@ def _pair_versions(names: list[str]) -> Iterator[tuple[str, str]]:
 
     A disk or a backup may leave the newer file with the older content.
     """
-    for folder in ("ckpt/batches/", "ckpt/states/"):
+    for folder in ("ckpt/batches/", PARTS, "ckpt/states/"):
         same = [name for name in names if name.startswith(folder) and "/." not in name]
         yield from ((older, newer) for i, newer in enumerate(same) for older in same[:i])

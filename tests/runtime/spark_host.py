@@ -6,7 +6,6 @@ batch may be replayed. A state store is transactional, like Spark's: a failed at
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,13 +19,14 @@ import pytest
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from watersmeet.algebra.plan import Plan
+from watersmeet.framing import decode_frame
 from watersmeet.runtime import bucket_grid
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark import state_store, task_batch
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.packets import Packet, decode_packets
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.state_store import StatefulStep, StateStore
+from watersmeet.runtime.spark.state_store import HEADER_FRAME, StatefulStep, StateStore
 
 BUCKETS = PARTITIONS = 4
 WORKERS = 3
@@ -211,7 +211,7 @@ def _choose_workers(rng: Random) -> list[int]:
 def check_store(host: SparkHost) -> None:
     """Check that a state store holds exactly the parts that its header lists."""
     for label, content in host.headers.items():
-        listed = {entry[0] for entry in json.loads(content[0])["entries"]}
+        listed = {entry[0] for entry in decode_frame(content[0].encode(), HEADER_FRAME).header["entries"]}
         assert {place for (place,) in host.entries[label]} == listed
 
 

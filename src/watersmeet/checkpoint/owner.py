@@ -15,9 +15,9 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.errors import InputError
 from watersmeet.files import flush_directory, make_directory, write_atomically
+from watersmeet.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.sinks.formats import SINK_FORMATS
 from watersmeet.sources.files import is_data_file
 

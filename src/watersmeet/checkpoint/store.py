@@ -1,8 +1,11 @@
 """Checkpoint directory in use: the files that a run writes, and their order.
 
-The manifest comes first. Then each batch has its record, its rows (written by the sink) and its state, which commits
-the batch. Every file appears complete or not at all, and names its predecessor by its digest (`contents`). The last two
-states are kept, so that a state damaged by the disk costs one batch and not the run.
+The manifest comes first. Then each batch has its record, its rows (written by the sink), the new parts of its state and
+its state, which commits the batch. Every file appears complete or not at all, and names its predecessor by its digest
+(`contents`). The last two states are kept, so that a state damaged by the disk costs one batch and not the run.
+
+Parts expire at different times, so a file may hold few parts that are still in use. When all files together are much
+larger than the parts in use, a commit copies parts out of the file with the smallest share of them.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 import fcntl
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -23,20 +26,30 @@ from watersmeet.checkpoint.contents import (
     BatchRecord,
     Manifest,
     RunIdentity,
+    SavedState,
+    StoredPart,
     batch_path,
     encode_manifest,
+    encode_parts,
     encode_record,
     encode_state,
     list_batches,
     manifest_path,
+    parts_path,
     read_contents,
+    read_parts,
     state_path,
 )
 from watersmeet.checkpoint.owner import OutputOwner, read_owner
 from watersmeet.errors import InputError
 from watersmeet.files import write_atomically
+from watersmeet.operators.protocol import StatePart
 
 _KEPT_STATES = 2
+#: Files of parts are compacted when they are larger than their parts in use by this factor.
+_MAX_FILE_SHARE = 1.5
+#: Files are not compacted before this many bytes are to be gained.
+_MIN_WASTE_BYTES = 1 << 16
 
 
 class Checkpoint:
@@ -52,6 +65,11 @@ class Checkpoint:
             self._manifest = contents.manifest
             self._records = dict(contents.records)
             self._states = contents.states
+            self._live_parts: tuple[StatePart, ...] = ()
+            self._saved_parts: dict[int, StoredPart] = {}
+            # Batches whose files hold parts of the last state, and of the one before it.
+            self._files_in_use: tuple[frozenset[int], ...] = ()
+            self._file_bytes = {batch: parts_path(path, batch).stat().st_size for batch in list_batches(path / "parts")}
             self._new_id = uuid.uuid4().hex
             if contents.manifest is not None:
                 _check_same_run(path, contents.manifest, identity)
@@ -74,7 +92,7 @@ class Checkpoint:
     @property
     def last_record(self) -> int:
         """Number of the newest batch that was chosen; -1 if there is none."""
-        return max(self._records, default=MANIFEST_BATCH)
+        return max((*self._records, *self._states), default=MANIFEST_BATCH)
 
     def write_manifest(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
         """Write the manifest, once the schemas of all streams are known."""
@@ -92,32 +110,101 @@ class Checkpoint:
 
     def log_batch_inputs(self, batch: int, files: BatchInputs) -> None:
         """Log the files that a batch reads, before it runs."""
-        before = self._require_manifest().digest if batch == 0 else self._records[batch - 1].digest
-        content, digest = encode_record(batch, files, before)
+        content, digest = encode_record(batch, files, self._find_record_digest(batch - 1))
         write_atomically(batch_path(self.path, batch), content)
         self._records[batch] = BatchRecord(batch, files, digest)
 
     def batch_records(self) -> Mapping[int, BatchRecord]:
-        """Return the records of all batches, committed or in flight."""
+        """Return the records of the batches after the last committed state, as of the opening of the checkpoint."""
         return self._records
 
-    def commit(self, batch: int, blob: bytes) -> None:
-        """Write the state after a batch. Its rows have been written before."""
-        write_atomically(state_path(self.path, batch), encode_state(batch, self._records[batch].digest, blob))
-        for old in list_batches(self.path / "states")[:-_KEPT_STATES]:
-            state_path(self.path, old).unlink(missing_ok=True)
+    def commit(self, batch: int, facts: Mapping[str, Any], parts: Sequence[StatePart]) -> int:
+        """Write the state after a batch and return the bytes written. The batch's rows have been written before.
 
-    def latest_state(self) -> tuple[int, bytes] | None:
-        """Return the last committed batch and the state after it, as of the opening of the checkpoint."""
-        return max(self._states.items(), default=None)
+        Only parts are written that the state before did not have. `facts` are JSON values that change with every batch.
+        """
+        known = [self._saved_parts.get(id(part.value)) for part in parts]
+        new = [part for part, stored in zip(parts, known, strict=True) if stored is None]
+        moved = self._choose_parts_to_move([each for each in known if each is not None])
+        written, new_bytes = self._write_parts(batch, new, moved)
+        stored = tuple(written.pop(0) if each is None else each for each in known)
+        replaced = dict(zip(moved, written, strict=True))
+        stored = tuple(replaced.get(each, each) for each in stored)
+        state = SavedState(batch, self._records[batch].digest, facts, stored, ())
+        content = encode_state(state, self._require_manifest().digest)
+        write_atomically(state_path(self.path, batch), content)
+        self._remember(state, parts)
+        self._delete_old_files()
+        return new_bytes + len(content)
+
+    def latest_state(self) -> SavedState | None:
+        """Return the last committed state, as of the opening of the checkpoint."""
+        return max(self._states.values(), key=lambda state: state.batch, default=None)
+
+    def adopt(self, state: SavedState, parts: Sequence[StatePart]) -> None:
+        """Remember that these restored parts are the saved ones, so that the next commit does not write them again."""
+        self._remember(state, parts)
+
+    def _remember(self, state: SavedState, parts: Sequence[StatePart]) -> None:
+        self._live_parts = tuple(parts)  # as long as an object exists, no other object gets its identity
+        self._saved_parts = {id(part.value): each for part, each in zip(parts, state.stored, strict=True)}
+        self._files_in_use = (*self._files_in_use[-1:], frozenset(each.batch for each in state.stored))
+
+    def _write_parts(
+        self, batch: int, new: Sequence[StatePart], moved: Sequence[StoredPart]
+    ) -> tuple[list[StoredPart], int]:
+        """Write new parts and copies of moved ones to the file of the batch; return their places and the bytes."""
+        if not new and not moved:
+            return [], 0
+        blobs = [*(part.to_bytes() for part in new), *(bytes(each.blob) for each in read_parts(self.path, moved))]
+        content, places = encode_parts(batch, blobs)
+        write_atomically(parts_path(self.path, batch), content)
+        self._file_bytes[batch] = len(content)
+        described = [*((part.input_number, part.kind, part.rows) for part in new), *map(_describe_part, moved)]
+        return [StoredPart(*each, batch, place) for each, place in zip(described, places, strict=True)], len(content)
+
+    def _choose_parts_to_move(self, stored: Sequence[StoredPart]) -> list[StoredPart]:
+        """Choose the parts in the file with the smallest share of parts in use, if the files waste space."""
+        in_use: dict[int, int] = {}
+        for each in stored:
+            in_use[each.batch] = in_use.get(each.batch, 0) + each.place.size
+        held = sum(self._file_bytes[batch] for batch in in_use)
+        if held <= _MAX_FILE_SHARE * sum(in_use.values()) + _MIN_WASTE_BYTES:
+            return []
+        emptiest = min(in_use, key=lambda batch: in_use[batch] / self._file_bytes[batch])
+        return [each for each in stored if each.batch == emptiest]
+
+    def _delete_old_files(self) -> None:
+        """Delete what neither of the last two states needs. After a crash, the next commit deletes the rest."""
+        *old, newest = list_batches(self.path / "states")
+        for batch in old[: 1 - _KEPT_STATES]:
+            state_path(self.path, batch).unlink(missing_ok=True)
+        for batch in list_batches(self.path / "batches"):
+            if batch < newest:
+                batch_path(self.path, batch).unlink(missing_ok=True)
+                self._records.pop(batch, None)
+        needed = frozenset().union(*self._files_in_use)
+        for batch in list_batches(self.path / "parts"):
+            if batch not in needed and batch <= newest:
+                parts_path(self.path, batch).unlink(missing_ok=True)
+                self._file_bytes.pop(batch, None)
 
     def close(self) -> None:
         """Release the lock."""
         self._lock.close()
 
+    def _find_record_digest(self, batch: int) -> str:
+        if batch in self._records:
+            return self._records[batch].digest
+        return self._require_manifest().digest if batch == MANIFEST_BATCH else self._states[batch].record
+
     def _require_manifest(self) -> Manifest:
         assert self._manifest is not None, "the manifest is written before anything is read from it"
         return self._manifest
+
+
+def _describe_part(part: StoredPart) -> tuple[int, str, int]:
+    return part.input_number, part.kind, part.rows
 
 
 def _check_same_run(path: Path, manifest: Manifest, identity: RunIdentity) -> None:

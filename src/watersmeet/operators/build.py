@@ -33,16 +33,19 @@ def build_operator(
     every_row: bool = False,
     partial: bool = False,
     selected: frozenset[int] = frozenset(),
+    saved_every_batch: bool = False,
 ) -> Operator[Any]:
     """Build the operator that runs a query by a plan; refuse a plan that cannot run it.
 
     With `every_row`, an aggregation is evaluated at the time of every row. With `partial`, it emits partial groups. A
-    host that has applied the selections of some inputs names them in `selected`.
+    host that has applied the selections of some inputs names them in `selected`. With `saved_every_batch`, the host
+    saves the state after every batch, so rows are saved only once.
     """
     if not bound.is_aggregation:
-        return _build_join(bound, plan, read_relation, selected)
+        return replace(_build_join(bound, plan, read_relation, selected), saved_every_batch=saved_every_batch)
     if build_drop_boxes(bound, plan):
-        return build_shedding_operator(bound, plan, read_relation, every_row=every_row, selected=selected)
+        shedding = build_shedding_operator(bound, plan, read_relation, every_row=every_row, selected=selected)
+        return replace(shedding, join=replace(shedding.join, saved_every_batch=saved_every_batch))
     config = build_aggregate_config(bound, replace(plan, drop=()), every_row=every_row)  # all drop rates are 0
     remaining = replace(config, join=drop_selections(config.join, selected), partial=partial)
     return AggregateOperator(bound, remaining, _read_relations(config, read_relation), selected)

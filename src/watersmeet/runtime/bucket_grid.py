@@ -40,9 +40,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import write_atomically
+from watersmeet.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.window_join.config import JoinConfig

@@ -160,15 +160,15 @@ def emit_over_directories(shedding: SheddingCase, rng: Random, path: Path) -> Em
 
 
 def _run_batches(shedding: SheddingCase, restarts: Callable[[int], bool]) -> list[list[str]]:
-    from watersmeet.runtime.embedded.incremental import restore_run, serialize_run
+    from watersmeet.runtime.embedded.incremental import describe_run, restore_run
 
     run = wm.run(wm.sql(shedding.case.text), _streams(shedding), plan=shedding.plan)
     found: list[list[str]] = []
     for batch, tables in enumerate(shedding.rounds):
         if restarts(batch):
-            blob = serialize_run(run)
+            facts, parts = describe_run(run), run.save_state()
             run = wm.run(wm.sql(shedding.case.text), _streams(shedding), plan=shedding.plan)
-            restore_run(run, blob)
+            restore_run(run, facts, parts)
         found.append(_row_texts(pa.Table.from_batches(run.advance(tables), run.result)))
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.properties.mutants.mutant import Original, single_patch_mutant
-from watersmeet.checkpoint import framing
+from watersmeet import framing
 from watersmeet.operators.window_join import config
 from watersmeet.operators.window_join.tactics import plan_defaults
 from watersmeet.planner import cost_of_spark, explain

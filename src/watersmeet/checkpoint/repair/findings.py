@@ -23,9 +23,10 @@ from watersmeet.checkpoint.contents import (
     find_input_problems,
     manifest_path,
     read_contents,
+    state_path,
 )
-from watersmeet.checkpoint.framing import DamagedFileError
 from watersmeet.checkpoint.owner import owner_path, read_owner
+from watersmeet.framing import DamagedFileError
 from watersmeet.sinks.result_files import list_part_files
 
 ASIDE = ".damaged"
@@ -84,7 +85,7 @@ def _report_damage(contents: CheckpointContents, damage: Damage, out: Path | Non
         return Finding(
             damage.path, damage.problem, f"the query of this checkpoint is unknown without it; {_START_AGAIN}"
         )
-    if damage.kind is FileKind.STATE:
+    if damage.kind in (FileKind.STATE, FileKind.PARTS):
         return _report_state_damage(contents, damage)
     return _report_record_damage(contents, damage, out)
 
@@ -107,7 +108,7 @@ def _report_record_damage(contents: CheckpointContents, damage: Damage, out: Pat
 
 def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Finding:
     newest = max(contents.states, default=-1)
-    if newest > damage.batch:
+    if newest == contents.last_committed:
         return Finding(
             damage.path, damage.problem, "the state after it is intact, so nothing needs this one", (damage.path,)
         )
@@ -124,7 +125,7 @@ def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Findin
         damage.path,
         damage.problem,
         f"the next run starts from {before} and runs the batches since then again",
-        (damage.path,),
+        (damage.path, *(state_path(contents.path, batch) for batch in contents.list_states_after(newest))),
     )
 
 
@@ -176,7 +177,7 @@ def _find_output_problems(contents: CheckpointContents, out: Path) -> Iterator[F
 
 
 def _find_leftovers(path: Path) -> Iterator[Finding]:
-    for directory in (path, path / "batches", path / "states"):
+    for directory in (path, path / "batches", path / "parts", path / "states"):
         for file in sorted(directory.glob(".*")) if directory.is_dir() else ():
             if file.is_file() and not file.name.endswith(ASIDE):
                 yield Finding(file, "was never finished", "nothing reads it", (file,))

@@ -16,7 +16,7 @@ from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNu
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.state import AggregateState, empty_state, rebuild_tables
-from watersmeet.operators.aggregate.window_rows import AggregatePane, merge_to_limit
+from watersmeet.operators.aggregate.window_rows import AggregatePane, merge_small_panes
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -47,7 +47,7 @@ def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateSt
     for input_state, new in zip(state.inputs, fresh.inputs, strict=True):
         new.rows, new.waiting, new.counter = input_state.rows, input_state.waiting, input_state.counter
         # The numbers of values changed in every row, so the rows form one new pane.
-        new.panes = merge_to_limit([AggregatePane(len(input_state.rows))]) if input_state.counter is None else []
+        new.panes = merge_small_panes([AggregatePane(len(input_state.rows))]) if input_state.counter is None else []
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
     return rebuild_tables(config, fresh)
 

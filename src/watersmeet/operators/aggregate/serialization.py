@@ -7,7 +7,7 @@ because later rows change their ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import InputError, InternalError
+from watersmeet.framing import decode_frame, encode_frame
 from watersmeet.kernels.aggregation.arguments import DIRTY
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNumbering
@@ -29,15 +30,13 @@ from watersmeet.operators.aggregate.window_rows import (
     AggregatePane,
     WindowRows,
     concat_window_rows,
-    merge_to_limit,
+    merge_small_panes,
 )
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.serialization import (
     counter_from_dict,
     counter_to_dict,
-    pack_blob,
     to_ipc_bytes,
-    unpack_blob,
 )
 
 Array = NDArray[Any]
@@ -45,6 +44,7 @@ PartTables = Iterator[pa.Table]
 #: Columns that are not saved with a pane.
 _DERIVED_COLUMNS = ("seqs", "entry")
 PANE_PART, REST_PART = "pane", "rest"
+AGGREGATION_FRAME = "aggregation"
 
 
 class SavedScope(Enum):
@@ -68,19 +68,19 @@ class AggregatePart:
 def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -> bytes:
     """Serialize the state. Valid at any point between two steps."""
     parts: list[bytes] = []
-    header: dict[str, Any] = {"kind": "aggregate", "evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
+    header: dict[str, Any] = {"evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
     for each in state.classes:
         _write_codes(each, parts)
     header["sides"] = [_write_input(each, parts, saved) for each in state.inputs]
     _write_result(state.result, parts)
     parts.append(_table_bytes({"row_times_us": state.row_times_us}))
-    return pack_blob(header, parts)
+    return encode_frame(AGGREGATION_FRAME, header, parts)[0]
 
 
 def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     """Restore the state from `serialize_state`, for the same query and any plan of it."""
-    header, parts = unpack_blob(blob)
-    if header.get("kind") != "aggregate" or len(header["sides"]) != len(config.inputs):
+    header, parts = _read_blob(blob)
+    if len(header["sides"]) != len(config.inputs):
         raise InputError("the saved state belongs to a different query")
     state = empty_state(config)
     for each in state.classes:
@@ -91,6 +91,18 @@ def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     state.row_times_us = _read_arrays(next(parts), {"row_times_us": state.row_times_us})["row_times_us"]
     state.evaluated_us, state.largest_us = header["evaluated_us"], header["largest_us"]
     return rebuild_tables(config, state)
+
+
+def _read_blob(blob: bytes) -> tuple[Mapping[str, Any], PartTables]:
+    try:
+        frame = decode_frame(blob, AGGREGATION_FRAME)
+    except ValueError as error:
+        raise InputError(f"the saved state of an aggregation {error}") from error
+    return frame.header, (_read_table(frame.part(blob, number)) for number in range(len(frame.places)))
+
+
+def _read_table(blob: Any) -> pa.Table:
+    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
 
 
 def split_into_parts(state: AggregateState) -> list[AggregatePart]:
@@ -132,7 +144,7 @@ def serialize_rows(rows: WindowRows) -> bytes:
 
 def deserialize_rows(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
     """Restore the rows of a pane from `serialize_rows`, with the column types of `like`."""
-    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    table = _read_table(blob)
     found = _read_arrays(
         table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _DERIVED_COLUMNS}
     )
@@ -186,7 +198,7 @@ def _read_input(
     input_state.rows = WindowRows(
         **_read_arrays(next(parts), {each.name: getattr(input_state.rows, each.name) for each in fields(WindowRows)})
     )
-    input_state.panes = merge_to_limit([AggregatePane(len(input_state.rows))])
+    input_state.panes = merge_small_panes([AggregatePane(len(input_state.rows))])
     _read_attributes(input_state.attributes, parts)
     input_state.waiting = next(parts) if saved["waiting"] else None
     input_state.counter = (

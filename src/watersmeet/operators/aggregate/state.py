@@ -18,7 +18,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout
 from watersmeet.operators.aggregate.encoding import encode_rows
 from watersmeet.operators.aggregate.result_set import ResultSet
 from watersmeet.operators.aggregate.tables import JoinTables
-from watersmeet.operators.aggregate.window_rows import AggregatePane, WindowRows, merge_to_limit
+from watersmeet.operators.aggregate.window_rows import AggregatePane, WindowRows, merge_small_panes
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.window_join.admission import ReleasedRows
 from watersmeet.operators.window_join.row_counter import RowCounter
@@ -103,7 +103,7 @@ def load_relation(config: AggregateConfig, state: AggregateState, number: int, t
         config, state.layout, number, released, state.classes, input_state.attributes, state.result.order_codes
     )
     input_state.rows = rows.with_entries(state.tables.load(number, rows))
-    input_state.panes = merge_to_limit([AggregatePane(len(rows))])
+    input_state.panes = merge_small_panes([AggregatePane(len(rows))])
     return state
 
 

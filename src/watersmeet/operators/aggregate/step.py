@@ -27,7 +27,7 @@ from watersmeet.operators.aggregate.window_rows import (
     AggregatePane,
     concat_window_rows,
     evict_from_panes,
-    merge_to_limit,
+    merge_small_panes,
 )
 from watersmeet.operators.protocol import BatchCounters, InputBatch
 from watersmeet.operators.window_join.admission import (
@@ -220,5 +220,5 @@ def _append_rows(config: AggregateConfig, state: AggregateState, number: int, re
     if len(rows):
         input_state.rows = concat_window_rows([input_state.rows, rows])
         input_state.panes = (
-            merge_to_limit([*input_state.panes, AggregatePane(len(rows))]) if input_state.counter is None else []
+            merge_small_panes([*input_state.panes, AggregatePane(len(rows))]) if input_state.counter is None else []
         )

@@ -16,8 +16,9 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 OUTSIDE = -1
-#: Neighbours are merged if a window has more panes than this, so that tiny batches do not leave thousands.
-MAX_PANES = 16
+#: Neighbours of similar size are merged up to this size, so that tiny batches do not leave thousands of panes. A larger
+#: merged pane would be saved again as a whole.
+MERGE_ROWS = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,16 @@ def evict_from_panes(panes: list[AggregatePane], expired: Bools) -> list[Aggrega
     return [pane for pane in panes if pane.rows]
 
 
-def merge_to_limit(panes: list[AggregatePane]) -> list[AggregatePane]:
-    """Return the same rows in at most `MAX_PANES` panes: merge the two smallest neighbours until the limit holds."""
+def merge_small_panes(panes: list[AggregatePane]) -> list[AggregatePane]:
+    """Return the same rows with fewer panes.
+
+    The newest two are merged while the last is at least half as large as the one before it, up to `MERGE_ROWS`. So n
+    tiny batches leave O(log n) panes, and each row is saved O(log n) times.
+
+    >>> [pane.rows for pane in merge_small_panes([AggregatePane(9000), AggregatePane(20), AggregatePane(10)])]
+    [9000, 30]
+    """
     panes = [pane for pane in panes if pane.rows]
-    while len(panes) > MAX_PANES:
-        at = min(range(len(panes) - 1), key=lambda place: panes[place].rows + panes[place + 1].rows)
-        panes[at : at + 2] = [AggregatePane(panes[at].rows + panes[at + 1].rows)]
+    while len(panes) > 1 and panes[-2].rows <= 2 * panes[-1].rows and panes[-2].rows + panes[-1].rows <= MERGE_ROWS:
+        panes[-2:] = [AggregatePane(panes[-2].rows + panes[-1].rows)]
     return panes

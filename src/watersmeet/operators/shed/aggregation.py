@@ -40,7 +40,7 @@ from watersmeet.operators.aggregate.config import (
     key_name,
 )
 from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
-from watersmeet.operators.aggregate.window_rows import AggregatePane, evict_from_panes, merge_to_limit
+from watersmeet.operators.aggregate.window_rows import AggregatePane, evict_from_panes, merge_small_panes
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
@@ -176,7 +176,7 @@ class ShedAggregation:
             np.concatenate([self.begins_us, begins_us]),
             np.concatenate([self.ends_us, ends_us]),
         )
-        self.panes = merge_to_limit([*self.panes, AggregatePane(begins_us.size)])
+        self.panes = merge_small_panes([*self.panes, AggregatePane(begins_us.size)])
 
     def _due_instants_us(self, largest_us: int, future_us: int) -> Iterator[int]:
         """Yield the multiples of EVERY at which something changes.

@@ -100,7 +100,7 @@ def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Ta
 def _release_inputs(
     config: JoinConfig, state: JoinState, batches: Mapping[int, InputBatch], future_us: int, timer: OperatorTimer
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
-    inputs = list(state.inputs)
+    inputs = [each.start_batch() for each in state.inputs]
     released: dict[int, ReleasedRows] = {}
     for i in config.stream_inputs:
         source = config.inputs[i]

@@ -22,16 +22,18 @@ class WindowJoinOperator:
     """Joins the streams and relations of `bound`.
 
     `relations` are tables by input number. They never change, so they are no part of the saved state. If the host has
-    applied the selections of some inputs before, `selected` names these inputs.
+    applied the selections of some inputs before, `selected` names these inputs. `saved_every_batch` says that the host
+    saves the parts of the state after every batch. Then rows are saved only once, even if panes are merged later.
     """
 
     bound: BoundQuery
     config: JoinConfig
     relations: Mapping[int, pa.Table]
     selected: frozenset[int] = frozenset()
+    saved_every_batch: bool = False
 
     def empty(self) -> JoinState:
-        return self._add_relations(empty_state(self.config))
+        return self._add_relations(empty_state(self.config, in_segments=self.saved_every_batch))
 
     def advance(self, state: JoinState, batches: Mapping[int, InputBatch], clock: Clock) -> BatchResults[JoinState]:
         return iter_join_batch(self.config, state, batches, clock.watermark_us, clock.next_watermark_us)
@@ -43,7 +45,7 @@ class WindowJoinOperator:
         return list_state_parts(self.config, state)
 
     def restore(self, saved: Sequence[SavedPart]) -> JoinState:
-        return self._add_relations(restore_state(self.config, saved))
+        return self._add_relations(restore_state(self.config, saved, in_segments=self.saved_every_batch))
 
     def replan(self, state: JoinState, plan: Plan) -> tuple[WindowJoinOperator, JoinState]:
         """Return the join with another plan. There is nothing to migrate: the state is the windows for every plan."""

@@ -1,56 +1,60 @@
-"""Serialization of the state of a window join: as parts that are saved one by one, or as one blob.
+"""Serialization of the state of a window join, as parts that are saved one by one.
 
-A part is a pane, the waiting rows or the row counter of one input. Panes are immutable, so a part that a batch did not
-change is the same object afterwards. A host that compares parts by identity never writes an unchanged part again.
-
-A blob is a checksummed JSON header followed by Arrow IPC streams. There are no pickles: a blob is data, never code.
+A part is a pane or a segment of one, the waiting rows or the row counter of one input. They are immutable, so a part
+that a batch did not change is the same object afterwards. A host that compares parts by identity never writes an
+unchanged part again. A part is an Arrow IPC stream or JSON. There are no pickles: a part is data, never code.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.errors import InputError, InternalError
+from watersmeet.errors import InternalError
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.row_counter import RowCounter
-from watersmeet.operators.window_join.state import JoinState, WindowState
+from watersmeet.operators.window_join.segments import Segment
+from watersmeet.operators.window_join.state import JoinState, WindowState, empty_state
 
 PANE, WAITING, COUNTER = "pane", "waiting", "counter"
 
-_MAGIC = b"WMS1"
 _COUNTER_ARRAYS = ("oldest", "newest", "held", "node_seq", "node_next")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """A part of the state of an input, in memory."""
+    """A part of the state of an input, in memory. `rows_of_segment` returns the rows of a segment that is not saved."""
 
     input_number: int
     kind: str
-    value: Pane | pa.Table | RowCounter
+    value: Pane | Segment | pa.Table | RowCounter
+    rows_of_segment: Callable[[], Pane] | None = None
 
     @property
     def rows(self) -> int:
+        if isinstance(self.value, Segment):
+            return self.value.rows
         return 0 if isinstance(self.value, RowCounter) else len(self.value)
 
     def to_bytes(self) -> bytes:
         """Return the serialized value."""
-        if isinstance(self.value, Pane):
-            return to_ipc_bytes(_drop_duplicate_columns(pane_to_table(self.value)))
-        if isinstance(self.value, RowCounter):
-            return json.dumps(counter_to_dict(self.value)).encode()
-        return to_ipc_bytes(self.value)
+        value = self.value if self.rows_of_segment is None else self.rows_of_segment()
+        if isinstance(value, Pane):
+            return to_ipc_bytes(_drop_duplicate_columns(pane_to_table(value)))
+        if isinstance(value, RowCounter):
+            return json.dumps(counter_to_dict(value)).encode()
+        if isinstance(value, Segment):
+            raise InternalError("a segment is saved by its rows")
+        return to_ipc_bytes(value)
 
 
 def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
@@ -58,7 +62,14 @@ def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
     parts: list[WindowPart] = []
     for i in config.stream_inputs:
         each = state.inputs[i]
-        parts += [WindowPart(i, PANE, pane) for pane in each.panes]
+        if each.segments is None:
+            parts += [WindowPart(i, PANE, pane) for pane in each.panes]
+        else:
+            parts += [
+                WindowPart(i, PANE, segment, partial(each.segments.content, segment, stored))
+                for stored in each.segmented_panes()
+                for segment in stored.segments
+            ]
         if each.waiting is not None:
             parts.append(WindowPart(i, WAITING, each.waiting))
         if each.counter is not None:
@@ -66,29 +77,29 @@ def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
     return parts
 
 
-def restore_state(config: JoinConfig, saved: Sequence[SavedPart]) -> JoinState:
-    """Invert `list_state_parts`; the parts of an input must come in the same order."""
+def restore_state(config: JoinConfig, saved: Sequence[SavedPart], *, in_segments: bool = False) -> JoinState:
+    """Invert `list_state_parts`; the parts of an input must come in the same order.
+
+    With `in_segments`, the restored state is saved in segments, which are the parts.
+    """
+    empty = empty_state(config, in_segments=in_segments)
     return JoinState(
         tuple(
-            _restore_window(config, i, [part for part in saved if part.input_number == i])
-            for i in range(len(config.inputs))
+            _restore_window(config, i, before, [part for part in saved if part.input_number == i])
+            for i, before in enumerate(empty.inputs)
         )
     )
 
 
-def _restore_window(config: JoinConfig, input_number: int, saved: list[SavedPart]) -> WindowState:
-    panes = tuple(
-        pane_from_table(_restore_duplicate_columns(_read_table(part.blob))) for part in saved if part.kind == PANE
-    )
+def _restore_window(config: JoinConfig, number: int, empty: WindowState, saved: list[SavedPart]) -> WindowState:
+    source = config.inputs[number]
+    panes = [pane_from_table(_restore_duplicate_columns(_read_table(part.blob))) for part in saved if part.kind == PANE]
     waiting = [_read_table(part.blob) for part in saved if part.kind == WAITING]
-    counters = [
-        counter_from_dict(config.inputs[input_number], json.loads(bytes(part.blob)))
-        for part in saved
-        if part.kind == COUNTER
-    ]
+    counters = [counter_from_dict(source, json.loads(bytes(part.blob))) for part in saved if part.kind == COUNTER]
     if len(waiting) > 1 or len(counters) > 1:
         raise InternalError("an input has at most one table of waiting rows and at most one counter")
-    return WindowState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
+    restored = empty.restore_panes(panes, source.retention_us)
+    return replace(restored, waiting=waiting[0] if waiting else None, counter=counters[0] if counters else None)
 
 
 def _read_table(blob: bytes | pa.Buffer) -> pa.Table:
@@ -136,32 +147,6 @@ def _as_int64(column: pa.ChunkedArray[Any]) -> NDArray[np.int64] | None:
 def _combine_chunks(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     # The stubs type a chunk as a ChunkedArray.
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]
-
-
-def pack_blob(header: dict[str, Any], parts: list[bytes]) -> bytes:
-    """Return one blob that holds a header and Arrow streams."""
-    text = json.dumps({**header, "sizes": [len(part) for part in parts]}).encode()
-    body = struct.pack("<I", len(text)) + text + b"".join(parts)
-    return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
-
-
-def unpack_blob(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
-    """Return the header and the tables of a blob; refuse damaged bytes."""
-    if len(blob) < 12 or blob[:4] != _MAGIC:
-        raise InputError("these bytes are not a saved state")
-    body = memoryview(blob)[8:]
-    if zlib.crc32(body) != struct.unpack_from("<I", blob, 4)[0]:
-        raise InputError("the saved state is damaged: its checksum does not match")
-    (length,) = struct.unpack_from("<I", body)
-    header = json.loads(bytes(body[4 : 4 + length]))
-    return header, _read_tables(body[4 + length :], header["sizes"])
-
-
-def _read_tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
-    at = 0
-    for size in sizes:
-        yield pa.ipc.open_stream(pa.py_buffer(body[at : at + size])).read_all()
-        at += size
 
 
 def pane_to_table(pane: Pane) -> pa.Table:

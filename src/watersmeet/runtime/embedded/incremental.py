@@ -1,18 +1,15 @@
 """Query over growing directories: one batch after another, until it is stopped or all files are read.
 
-A checkpoint makes it resumable. The run is saved as its watermark, ledger and state; a checksum covers all of it, and
-it holds no code.
+A checkpoint makes it resumable. After each batch it gets the watermark, the ledger, and the parts of the state that are
+new. It holds no code.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import struct
 import threading
 import uuid
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,13 +21,14 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.render import format_query
 from watersmeet.checkpoint.contents import BatchInputs, BatchRecord, RunIdentity, batch_path, find_input_problems
-from watersmeet.checkpoint.framing import DamagedFileError
+from watersmeet.checkpoint.file_log import FILES_PART, FileLog
 from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_output
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.errors import InputError
+from watersmeet.framing import DamagedFileError
 from watersmeet.metrics.batch import Observer
 from watersmeet.metrics.events import log_event, log_run_ended
-from watersmeet.operators.protocol import SavedPart
+from watersmeet.operators.protocol import SavedPart, StatePart
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, run_batch_with_metrics
 from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
@@ -38,8 +36,6 @@ from watersmeet.sinks.result_files import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.units import format_bytes
-
-_MAGIC, _EARLIER_MAGIC = b"WMR2", b"WMR1"
 
 
 class BatchSink(Protocol):
@@ -72,8 +68,9 @@ class IncrementalJob:
 
 @dataclass
 class JobProgress:
-    """Progress of a job. `run` is None if there was never a file to read."""
+    """Progress of a job. `run` is None if there was never a file to read. `files` are those that were read."""
 
+    files: FileLog
     run: EmbeddedRun | None = None
     batches: int = 0
     rows_out: int = 0
@@ -111,7 +108,7 @@ def _run_batches(
     on_start: Callable[[EmbeddedRun], None],
     on_wait: Callable[[list[str]], None],
 ) -> JobProgress:
-    progress = JobProgress()
+    progress = JobProgress(FileLog.start(len(job.file_sources)))
     owner = checkpoint.owner if checkpoint is not None else OutputOwner(uuid.uuid4().hex, None)
     _check_output(job, checkpoint, owner)
     progress.waiting_for = _wait_for_schemas(job, checkpoint, stop, on_wait)
@@ -120,7 +117,7 @@ def _run_batches(
     plan = _load_or_choose_plan(job, checkpoint)
     if job.out is not None:
         claim_output(Path(job.out), owner)
-    run = progress.run = embedded.start_run(job.query, job.sources, plan)
+    run = progress.run = embedded.start_run(job.query, job.sources, plan, saved_every_batch=checkpoint is not None)
     batch, pending = _resume(job, checkpoint, run, progress)
     on_start(run)
     while not stop.is_set() or pending:
@@ -190,14 +187,13 @@ def _resume(
     records, latest = checkpoint.batch_records(), checkpoint.latest_state()
     committed = -1
     if latest is not None:
-        committed, blob = latest
-        restore_run(run, blob)
-        progress.resumed_after = committed
+        committed = progress.resumed_after = latest.batch
+        progress.files = FileLog.restore(len(job.file_sources), latest.parts)
+        for number, source in enumerate(job.file_sources.values()):
+            source.seen.update(progress.files.names(number))
+        restore_run(run, latest.facts, [part for part in latest.parts if part.kind != FILES_PART])
+        checkpoint.adopt(latest, _list_parts(run, progress))
         log_event(logging.INFO, "run_resumed", f"run resumed after batch {committed}", batch=committed)
-    for record in records.values():
-        if record.batch <= committed:
-            for name, files in record.files.items():
-                job.file_sources[name].seen.update(file.name for file in files)
     _check_inputs(job, records, committed)
     return committed + 1, [records[number].files for number in sorted(records) if number > committed]
 
@@ -244,19 +240,37 @@ def _run_batch(
     results, metrics = run_batch_with_metrics(run, batch, tables)
     job.sink.write_batch(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
-        state = serialize_run(run)
-        checkpoint.commit(batch, state)
-        log_event(
-            logging.DEBUG,
-            "checkpoint_written",
-            f"checkpoint of batch {batch} written: {format_bytes(len(state))}",
-            batch=batch,
-            state_bytes=len(state),
-            checkpoint=str(checkpoint.path),
-        )
+        _commit(job, checkpoint, run, batch, files, progress)
     progress.batches += 1
     progress.rows_out += metrics.rows_out
     observe(metrics)
+
+
+def _commit(
+    job: IncrementalJob,
+    checkpoint: Checkpoint,
+    run: EmbeddedRun,
+    batch: int,
+    files: BatchInputs,
+    progress: JobProgress,
+) -> None:
+    for number, name in enumerate(job.file_sources):
+        if name in files:
+            progress.files = progress.files.add(number, (file.name for file in files[name]))
+    written_bytes = checkpoint.commit(batch, describe_run(run), _list_parts(run, progress))
+    log_event(
+        logging.DEBUG,
+        "checkpoint_written",
+        f"checkpoint of batch {batch} written: {format_bytes(written_bytes)}",
+        batch=batch,
+        written_bytes=written_bytes,
+        checkpoint=str(checkpoint.path),
+    )
+
+
+def _list_parts(run: EmbeddedRun, progress: JobProgress) -> list[StatePart]:
+    """Return all parts of the state of a job: the files that it has read, and the state of its operator."""
+    return [*progress.files.parts(), *run.operator.parts(run.state)]
 
 
 def _identify_run(job: IncrementalJob) -> RunIdentity:
@@ -277,49 +291,23 @@ def _describe_stream(source: Stream | Relation) -> dict[str, Any]:
     }
 
 
-def serialize_run(run: EmbeddedRun) -> bytes:
-    """Serialize a run between two batches: watermark, ledger and the parts of its state."""
-    mark, parts = run.watermark, run.save_state()
-    header = {
+def describe_run(run: EmbeddedRun) -> dict[str, Any]:
+    """Return everything about a run between two batches that is not in the parts of its state, as JSON values."""
+    mark = run.watermark
+    return {
         "watermark": {"newest_us": dict(mark.newest_us), "began_us": mark.began_us, "value_us": mark.value_us},
         "ledger": {name: asdict(entry) for name, entry in run.ledger.items()},
-        "parts": [[part.input_number, part.kind, len(part.blob)] for part in parts],
     }
-    text = json.dumps(header).encode()
-    body = b"".join([struct.pack("<I", len(text)), text, *(bytes(part.blob) for part in parts)])
-    return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
-def restore_run(run: EmbeddedRun, blob: bytes) -> None:
-    """Restore a new run of the same query from the bytes of `serialize_run`."""
-    header, parts = parse_run(blob)
-    mark = header["watermark"]
+def restore_run(run: EmbeddedRun, facts: Mapping[str, Any], parts: Sequence[SavedPart]) -> None:
+    """Restore a new run of the same query from the values of `describe_run` and the parts of its state."""
+    mark = facts["watermark"]
     run.watermark = replace(
         run.watermark,
         newest_us=MappingProxyType(mark["newest_us"]),
         began_us=mark["began_us"],
         value_us=mark["value_us"],
     )
-    run.ledger = {name: Ledger(**entry) for name, entry in header["ledger"].items()}
+    run.ledger = {name: Ledger(**entry) for name, entry in facts["ledger"].items()}
     run.restore_state(parts)
-
-
-def parse_run(blob: bytes) -> tuple[dict[str, Any], list[SavedPart]]:
-    """Return the header and the state parts of a serialized run; refuse damaged bytes."""
-    if blob[:4] == _EARLIER_MAGIC:
-        raise InputError(
-            "the checkpoint was written by an earlier version, which saved state in another format",
-            hint="start again with a new checkpoint and a new output directory",
-        )
-    if len(blob) < 12 or blob[:4] != _MAGIC:
-        raise InputError("these bytes are not a saved run")
-    body = memoryview(blob)[8:]
-    if zlib.crc32(body) != struct.unpack_from("<I", blob, 4)[0]:
-        raise InputError("the saved run is damaged: its checksum does not match")
-    (length,) = struct.unpack_from("<I", body)
-    header = json.loads(bytes(body[4 : 4 + length]))
-    parts, start = [], 4 + length
-    for number, kind, size in header["parts"]:
-        parts.append(SavedPart(number, kind, pa.py_buffer(body[start : start + size])))
-        start += size
-    return header, parts

@@ -81,6 +81,7 @@ class EmbeddedRun:
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
     planner: AdaptivePlanner | None = None  # None if the plan is pinned
     stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
+    saved_every_batch: bool = False  # to a checkpoint, so expired rows are evicted before they are written
     checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
 
     def __repr__(self) -> str:
@@ -160,8 +161,11 @@ class EmbeddedRun:
         clock = Clock(
             self.watermark.value_us, FOREVER_US if last else next_watermark.value_us, next_watermark.largest_us
         )
+        before = self.state
         with on_cores(os.cpu_count() or 1):
-            results, (self.state, counters) = exhaust(self.operator.advance(self.state, input_batches, clock))
+            results, (self.state, counters) = exhaust(self.operator.advance(before, input_batches, clock))
+        if self.saved_every_batch:
+            self.state = self.operator.trim(before, self.state, clock)
         self.watermark = next_watermark
         self.tally.add(counters.tally)
         if self.planner is not None:
@@ -258,10 +262,19 @@ def start_run(
     evaluate: str | None = None,
     starting_plan: StartingPlan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
+    saved_every_batch: bool = False,
 ) -> EmbeddedRun:
     """Bind a query and start a run of it over the sources. See `start_bound_run`."""
     bound = bind_query(query, sources)
-    return start_bound_run(bound, sources, plan, evaluate=evaluate, starting_plan=starting_plan, stats=stats)
+    return start_bound_run(
+        bound,
+        sources,
+        plan,
+        evaluate=evaluate,
+        starting_plan=starting_plan,
+        stats=stats,
+        saved_every_batch=saved_every_batch,
+    )
 
 
 def start_bound_run(
@@ -272,6 +285,7 @@ def start_bound_run(
     evaluate: str | None = None,
     starting_plan: StartingPlan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
+    saved_every_batch: bool = False,
 ) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
@@ -280,6 +294,7 @@ def start_bound_run(
 
     `evaluate="row"` evaluates an aggregation query at the time of every row. `starting_plan` is the plan to
     start with if there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
+    With `saved_every_batch`, the caller saves the state after every batch.
     """
     every_row = _check_evaluation(bound, evaluate)
     planner = None
@@ -298,10 +313,14 @@ def start_bound_run(
         if not bound.is_aggregation:
             plan = choose_plan(bound, sample, known, plan)
     operator = build_operator(
-        bound, plan, lambda join_input: read_all_rows(sources[join_input.name]), every_row=every_row
+        bound,
+        plan,
+        lambda join_input: read_all_rows(sources[join_input.name]),
+        every_row=every_row,
+        saved_every_batch=saved_every_batch,
     )
     run = run_operator(bound, operator, sources, build_drop_boxes(bound, plan))
-    run.planner, run.stats = planner, known
+    run.planner, run.stats, run.saved_every_batch = planner, known, saved_every_batch
     log_run_started("embedded", bound.query, sources, run.config.plan)
     return run
 

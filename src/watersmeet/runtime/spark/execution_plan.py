@@ -99,6 +99,7 @@ def build_execution_plan(
         ),
         partial=merger is not None,
         selected=_find_selected_inputs(config),
+        saved_every_batch=True,
     )
     return SparkExecutionPlan(
         bound,
@@ -129,6 +130,7 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
         plan,
         lambda each: _read_packed_relation(each, sources, list_columns_read(each)),
         selected=_find_selected_inputs(config),
+        saved_every_batch=True,
     )
     return SparkExecutionPlan(
         bound,

@@ -21,6 +21,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.errors import InputError
+from watersmeet.framing import decode_frame, encode_unchecked_frame
+
+PACKET_FRAME = "packet"
+
 #: Approximate upper bound on the size of a blob. A hot key has many blobs, which are processed one at a time.
 MAX_BLOB_BYTES = 1 << 22
 #: Smaller blobs are sent to Spark in one batch.
@@ -103,7 +108,7 @@ def slice_by_bytes(table: Rows, max_bytes: int = MAX_BLOB_BYTES) -> Iterator[Row
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """Encode a table as an Arrow IPC stream."""
+    """Encode a table as a frame around an Arrow IPC stream."""
     return bytes(encode_table_to_buffer(table))
 
 
@@ -111,8 +116,12 @@ def encode_table_to_buffer(table: pa.Table) -> pa.Buffer:
     """Encode a table into an Arrow buffer. Its size is measured first, because a growing buffer is copied."""
     size = pa.MockOutputStream()
     _write(table, size)
-    buffer = pa.allocate_buffer(size.size())
-    _write(table, pa.FixedSizeBufferWriter(buffer))
+    start, end = encode_unchecked_frame(PACKET_FRAME, size.size())
+    buffer = pa.allocate_buffer(len(start) + size.size() + len(end))
+    sink = pa.FixedSizeBufferWriter(buffer)
+    sink.write(start)
+    _write(table, sink)
+    sink.write(end)
     return buffer
 
 
@@ -122,4 +131,13 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def decode_table(blob: Any) -> pa.Table:
-    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    """Invert `encode_table`. Refuse a table that another version of the package encoded."""
+    content = memoryview(blob)
+    try:
+        frame = decode_frame(content, PACKET_FRAME)
+    except ValueError as error:
+        raise InputError(
+            f"a packet between two stages {error}",
+            hint="the driver and all workers of Spark need the same version of Watersmeet",
+        ) from error
+    return pa.ipc.open_stream(pa.py_buffer(frame.part(content))).read_all()

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.errors import InputError, PlanError
+from watersmeet.framing import DamagedFileError, encode_frame, read_frame
 
 _KIND = "plan"
 

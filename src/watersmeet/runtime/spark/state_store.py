@@ -7,7 +7,6 @@ the cache. The cached state of ended runs is dropped.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from watersmeet.errors import InputError
+from watersmeet.framing import FrameHeader, decode_frame, encode_frame
 from watersmeet.operators.protocol import Operator, SavedPart, StatePart
 from watersmeet.runtime.spark.bucket import BucketState
 from watersmeet.runtime.spark.worker_cache import (
@@ -29,6 +29,10 @@ from watersmeet.runtime.spark.worker_cache import (
     run_directory,
 )
 from watersmeet.runtime.watermark import Lateness, Watermark
+
+HEADER_FRAME, ENTRY_FRAME = "bucket", "part"
+#: First bytes of a header before format 3.
+_EARLIER_HEADER = b'{"signature"'
 
 
 class ValueState(Protocol):
@@ -141,7 +145,7 @@ class StateStore:
         saved = self.header.get()
         if saved is None:
             return CachedState("", 0, 0, self.bucket.empty(), (), {})
-        header = json.loads(saved[0])
+        header = _decode(saved[0].encode(), HEADER_FRAME).header
         check_signature(header["signature"], self.signature)
         # A step may modify the state it gets, so the cache must not keep it: the step may fail.
         cached = _decoded_states.pop((self.step, label), None)
@@ -157,8 +161,9 @@ class StateStore:
         for part in parts:
             known = before.entries.get(id(part.value))
             if known is None:
-                blob = part.to_bytes()
-                known = StateEntry(place, uuid.uuid4().hex, part.input_number, part.kind, part.rows, len(blob))
+                name = uuid.uuid4().hex
+                blob, _ = encode_frame(ENTRY_FRAME, {"name": name}, [part.to_bytes()])
+                known = StateEntry(place, name, part.input_number, part.kind, part.rows, len(blob))
                 self.entries.updateValue((place,), (blob,))
                 cache.put(known.name, blob)
                 place += 1
@@ -167,13 +172,13 @@ class StateStore:
             self.entries.removeKey((removed.place,))
             cache.drop(removed.name)
         after = CachedState(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
-        self.header.update((json.dumps(self._header(after)),))
+        self.header.update((encode_frame(HEADER_FRAME, self._header(after))[0].decode(),))
         self._cache_decoded(label, after)
         return after
 
-    def _read(self, header: dict[str, Any]) -> CachedState:
+    def _read(self, header: Mapping[str, Any]) -> CachedState:
         listed, cache = [StateEntry(*values) for values in header["entries"]], self._open_cache()
-        saved = [SavedPart(entry.input_number, entry.kind, self._blob(entry, cache)) for entry in listed]
+        saved = [self._read_part(entry, cache) for entry in listed]
         operator, watermark = self.bucket.operator, _restore_watermark(self.bucket, header["watermark"])
         state = BucketState(operator, operator.restore(saved), watermark)
         parts = operator.parts(state.inner)
@@ -194,6 +199,16 @@ class StateStore:
                 hint="start from an earlier copy of it",
             )
         return bytes(stored[0])
+
+    def _read_part(self, entry: StateEntry, cache: WorkerCache) -> SavedPart:
+        blob = memoryview(self._blob(entry, cache))
+        frame = _decode(blob, ENTRY_FRAME)
+        if frame.header["name"] != entry.name:
+            raise InputError(
+                f"the checkpoint is damaged: entry {entry.place} of its state is from another time",
+                hint="start from an earlier copy of it",
+            )
+        return SavedPart(entry.input_number, entry.kind, pa.py_buffer(frame.part(blob)))
 
     def _header(self, after: CachedState) -> dict[str, Any]:
         ordered = [after.entries[id(part.value)] for part in after.parts]
@@ -219,6 +234,21 @@ class StateStore:
         ]:
             del _decoded_states[key]  # another worker has processed later batches of these buckets
         _decoded_states[self.step, label] = after
+
+
+def _decode(content: bytes | memoryview, kind: str) -> FrameHeader:
+    """Decode a frame of the state; refuse state of an earlier version, and damaged bytes."""
+    if bytes(content[: len(_EARLIER_HEADER)]) == _EARLIER_HEADER:
+        raise InputError(
+            "the checkpoint was written by an earlier version of Watersmeet, which saved state in another format",
+            hint="start again with a new checkpoint location and a new output directory",
+        )
+    try:
+        return decode_frame(content, kind)
+    except ValueError as error:
+        raise InputError(
+            f"the state in the checkpoint {error}", hint="start from an earlier copy of the checkpoint"
+        ) from error
 
 
 def check_signature(saved: Mapping[str, str], mine: Mapping[str, str]) -> None:
