@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is missing: {DATA}"),
 ]
 
-FEW, MANY = (4, 3, 5), (9, 13, 7)
+FEW, MANY = (3, 2, 3), (9, 13, 7)
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
