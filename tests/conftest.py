@@ -19,12 +19,30 @@ PARTS = (
     ("docs", ("tests/docs/", "tests/dashboard/")),
 )
 
+#: Files that take half a minute or longer. They start before the other files of their part.
+LONG_FILES = (
+    "tests/spark/test_before_the_first_batch.py",
+    "tests/spark/test_command_line.py",
+    "tests/spark/test_bench.py",
+    "tests/lab/papers/test_report.py",
+    "tests/runtime/test_shown_plan_runs.py",
+    "tests/runtime/test_checkpoint_mutants.py",
+)
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the parts whose files take longest, so that no process is left with a long file at the end."""
+    """Start with the parts and files that take longest, so that no process is left with a long file at the end."""
     order = [part for part, _ in PARTS]
-    items.sort(key=lambda item: order.index(part) if (part := part_of(item.nodeid)) in order else len(order))
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        part, file = part_of(item.nodeid), item.nodeid.partition("::")[0]
+        return (
+            order.index(part) if part in order else len(order),
+            LONG_FILES.index(file) if file in LONG_FILES else len(LONG_FILES),
+        )
+
+    items.sort(key=rank)
 
 
 def part_of(node_id: str) -> str:
