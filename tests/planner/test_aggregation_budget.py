@@ -74,14 +74,17 @@ def test_a_query_is_feasible_if_and_only_if_it_is_not_refused(streams: Streams, 
         assert (explanation.remedies is None) == explanation.feasible
         assert runs_within(query, streams, budget=budget) == explanation.feasible
         assert runs_within(query, streams, plan=explanation.plan, budget=budget) == explanation.feasible
-        for engine in ("embedded", "spark"):
+        for engine, explained in (
+            ("embedded", explanation),
+            ("spark", wm.explain(query, streams, budget=budget, engine="spark")),
+        ):
             try:
                 dropped = wm.job(query, streams, budget=budget).choose_pinned_plan(engine)
             except PlanError:
-                assert not wm.explain(query, streams, budget=budget, engine=engine).feasible
+                assert not explained.feasible
             else:
                 assert dropped is None
-                assert wm.explain(query, streams, budget=budget, engine=engine).feasible
+                assert explained.feasible
     assert verdicts == {True, False}
 
 

@@ -99,7 +99,7 @@ def test_at_twice_the_sustainable_rate_all_batches_after_the_fifth_are_on_time(
     machine = SimulatedMachine(build_model(40_000), overhead_s, slowness, noise=0.03)
     top = {"a": 800_000.0, "b": 200_000.0}
     rates = {name: 2 * rate * sustainable_factor(machine, top) for name, rate in top.items()}
-    past = simulate_batches(machine, rates, 40)
+    past = simulate_batches(machine, rates, 20)
     assert past[0][0] > TRIGGER_S
     assert all(seconds <= TRIGGER_S for seconds, _ in past[5:])
     allowed_s = TRIGGER_S * 0.9 - machine.overhead_s

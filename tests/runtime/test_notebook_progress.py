@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ assert wm.collect(query, streams).num_rows == {rows}
 """
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ipython")
+
+
+@cache
 def run_cell(home: Path, shell: str, rows: int, source: str = "table") -> list[dict[str, Any]]:
     """Return the outputs of a cell that collects a query over two streams of `rows` rows."""
     done = subprocess.run(
@@ -50,8 +57,8 @@ def run_cell(home: Path, shell: str, rows: int, source: str = "table") -> list[d
 
 
 @pytest.mark.parametrize("source", ["table", "[table.slice(0, 100_000), table.slice(100_000)]"])
-def test_a_notebook_shows_a_bar_that_disappears(tmp_path: Path, source: str) -> None:
-    outputs = run_cell(tmp_path, "notebook", rows=200_000, source=source)
+def test_a_notebook_shows_a_bar_that_disappears(home: Path, source: str) -> None:
+    outputs = run_cell(home, "notebook", rows=200_000, source=source)
     texts = [output["data"]["text/html"] for output in outputs]
     assert texts[0].startswith("<progress max=1")
     assert texts[-1] == ""
@@ -61,15 +68,15 @@ def test_a_notebook_shows_a_bar_that_disappears(tmp_path: Path, source: str) -> 
     assert [output["update"] for output in outputs] == [False] + [True] * (len(outputs) - 1)
 
 
-def test_the_bar_moves_to_the_end(tmp_path: Path) -> None:
-    texts = [output["data"]["text/plain"] for output in run_cell(tmp_path, "notebook", rows=200_000)]
+def test_the_bar_moves_to_the_end(home: Path) -> None:
+    texts = [output["data"]["text/plain"] for output in run_cell(home, "notebook", rows=200_000)]
     assert texts[0] == "joining 400,000 rows"
     assert texts[-2].startswith("400,000 of 400,000 rows (100 %)")
 
 
-def test_a_short_query_shows_no_bar(tmp_path: Path) -> None:
-    assert run_cell(tmp_path, "notebook", rows=1_000) == []
+def test_a_short_query_shows_no_bar(home: Path) -> None:
+    assert run_cell(home, "notebook", rows=1_000) == []
 
 
-def test_a_terminal_shows_no_bar(tmp_path: Path) -> None:
-    assert run_cell(tmp_path, "terminal", rows=200_000) == []
+def test_a_terminal_shows_no_bar(home: Path) -> None:
+    assert run_cell(home, "terminal", rows=200_000) == []
