@@ -10,6 +10,11 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 # The tests of a file run in one process, because they share what is slow to set up.
 BY_FILE := --dist loadfile --no-loadscope-reorder
+# Files whose tests check a volume of generated cases (tests/volume.py).
+GENERATED := tests/properties tests/kernels/test_trees.py tests/operators/test_expressions_against_oracle.py \
+	tests/operators/aggregate/test_emitted_groups.py tests/operators/window_join/test_state_between_batches.py \
+	tests/operators/window_join/test_tree.py tests/runtime/test_allocation.py tests/runtime/test_bucketed_aggregation.py \
+	tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py tests/spark/test_streaming.py
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -31,8 +36,7 @@ test: lint types contract kernels ## run all checks and tests; required before a
 # WATERSMEET_SEED=100000 checks other seeds.
 test-long: kernels ## run the generated tests at twenty times the volume of `make test`, and install the wheel in an empty environment
 	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-20} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
-		$(BY_FILE) tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_bucketed_aggregation.py \
-		tests/spark/test_embedded_equals_spark.py </dev/null
+		$(BY_FILE) $(GENERATED) </dev/null
 	$(BIN)/python scripts/newcomer.py
 	WATERSMEET_INSTALL=1 $(BIN)/pytest -s tests/packaging/test_wheel.py </dev/null
 

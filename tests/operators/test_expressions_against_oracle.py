@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.operators.expression_trees import KINDS, expressions, tables
 from tests.oracle.expressions import evaluate as evaluate_row
 from tests.oracle.values import as_multiset, column_values
+from tests.volume import scale_volume
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import evaluate, is_true
@@ -25,7 +26,7 @@ _SLOW_BUT_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-@settings(max_examples=500, deadline=None, suppress_health_check=_SLOW_BUT_FINE)
+@settings(max_examples=scale_volume(200), deadline=None, suppress_health_check=_SLOW_BUT_FINE)
 @given(data=st.data())
 def test_an_expression_means_the_same_by_column_and_by_row(kind: str, data: st.DataObject) -> None:
     expr, table = data.draw(expressions(kind)), data.draw(tables())
@@ -40,7 +41,7 @@ def test_an_expression_means_the_same_by_column_and_by_row(kind: str, data: st.D
     ]
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=_SLOW_BUT_FINE)
+@settings(max_examples=scale_volume(200), deadline=None, suppress_health_check=_SLOW_BUT_FINE)
 @given(expr=expressions("flag"), table=tables())
 def test_is_true_where_the_oracle_says_true(expr: Expr, table: pa.Table) -> None:
     wanted = _by_row(expr, table)

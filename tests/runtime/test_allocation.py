@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.volume import scale_volume
 from watersmeet.errors import PlanError
 from watersmeet.operators.shed.aggregation import RoleShares
 from watersmeet.runtime.embedded.allocation import collect_allocated, make_role_drop_box
@@ -162,18 +163,17 @@ def test_without_a_limit_the_merged_directions_give_the_exact_aggregates() -> No
                 assert row[name] == pytest.approx(exact[key][name])
 
 
-@pytest.mark.parametrize(
-    "shares",
-    [
-        {"a": RoleShares(0.5, 0.7), "b": RoleShares(0.8, 0.4)},
-        {"a": RoleShares(0.4, 1.0), "b": RoleShares(0.9, 1.0)},
-        {"a": RoleShares(1.0, 0.35), "b": RoleShares(1.0, 0.6)},
-    ],
-    ids=["both short", "probes short", "windows short"],
-)
-def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_two_standard_errors(
-    shares: dict[str, RoleShares],
-) -> None:
+#: The first shares shed in both roles. `make test-long` also checks those that shed in one role only.
+SHARES = {
+    "both short": {"a": RoleShares(0.5, 0.7), "b": RoleShares(0.8, 0.4)},
+    "probes short": {"a": RoleShares(0.4, 1.0), "b": RoleShares(0.9, 1.0)},
+    "windows short": {"a": RoleShares(1.0, 0.35), "b": RoleShares(1.0, 0.6)},
+}
+
+
+@pytest.mark.parametrize("name", list(SHARES)[: scale_volume(1)])
+def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_two_standard_errors(name: str) -> None:
+    shares = SHARES[name]
     query = wm.sql(AGGREGATED.format(every=""))
     hits, ratios = dict.fromkeys(("n", "total", "mean"), 0), dict.fromkeys(("n", "total", "mean"), 0.0)
     estimates = 0
@@ -183,14 +183,14 @@ def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_tw
         for seed in range(100):
             for row in collect_allocated(query, streams, shares, seed=seed).to_pylist():
                 estimates += 1
-                for name in hits:
-                    hits[name] += abs(row[name] - truth[row["g"]][name]) <= 1.96 * row[f"{name}_stderr"]
-                    ratios[name] += row[name] / truth[row["g"]][name]
+                for column in hits:
+                    hits[column] += abs(row[column] - truth[row["g"]][column]) <= 1.96 * row[f"{column}_stderr"]
+                    ratios[column] += row[column] / truth[row["g"]][column]
                 assert row["low"] >= truth[row["g"]]["low"]
     assert estimates == 3 * 3 * 100
-    for name, count in hits.items():
-        assert 0.92 <= count / estimates <= 0.98, name
-        assert ratios[name] / estimates == pytest.approx(1, abs=0.02), f"{name} is not unbiased"
+    for column, count in hits.items():
+        assert 0.92 <= count / estimates <= 0.98, column
+        assert ratios[column] / estimates == pytest.approx(1, abs=0.02), f"{column} is not unbiased"
 
 
 def test_within_limits_aggregates_are_estimated_from_both_directions() -> None:

@@ -13,6 +13,7 @@ import watersmeet as wm
 from tests.operators.aggregate.estimates import run_estimates
 from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.generators.aggregation_cases import SavedStateParts
+from tests.volume import scale_volume
 from watersmeet.errors import QueryError, WatersmeetError
 from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.operator import AggregateOperator
@@ -20,6 +21,9 @@ from watersmeet.runtime.embedded.run import bind_query
 
 Row = tuple[Any, ...]
 Timeline = Mapping[str, list[Any]]
+
+#: The rows of a timeline are cut into batches at up to this many places.
+MAX_CUTS = min(3, 1 + scale_volume(1))
 
 MAX_OF_SEVERAL = "SELECT s.k, MAX(s.price) AS m FROM s [LANDMARK] GROUP BY s.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
 MAX_OF_PAIRS = (
@@ -162,7 +166,7 @@ def test_the_batches_and_a_restart_between_them_change_nothing() -> None:
                GROUP BY s.k HAVING COUNT(*) = 2 OR SUM(s.price) > 12 EVERY 1 MILLISECOND"""
     whole = _rows(wm.collect(query, _sources({"s": table})))
     assert whole
-    for cuts in (cut for size in range(1, 4) for cut in combinations(range(1, len(times)), size)):
+    for cuts in (cut for size in range(1, MAX_CUTS + 1) for cut in combinations(range(1, len(times)), size)):
         for restart in ("no restart", "bytes", "parts", "compacted"):
             assert _rows(_in_batches(query, table, cuts, restart)) == whole, (cuts, restart)
 

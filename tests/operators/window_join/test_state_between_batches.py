@@ -18,7 +18,7 @@ from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
-SEEDS = scale_volume(30)
+SEEDS = scale_volume(15)
 
 
 @pytest.mark.parametrize("chunk", range(4))
@@ -51,7 +51,7 @@ def test_changing_the_plan_after_every_batch_changes_no_result(chunk: int) -> No
 
 
 def test_a_batch_does_not_modify_the_state_before_it() -> None:
-    for seed in range(100):
+    for seed in range(scale_volume(50)):
         case = generate_case(seed)
         run, rounds = start_run(case, Random(seed))
         for tables in rounds:
