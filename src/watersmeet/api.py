@@ -24,9 +24,11 @@ from watersmeet.planner.models.kang_limited import Pair
 from watersmeet.planner.plan_cost import Budget, CostedPlan, OperatorCost, PlanCost
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.adaptive import Decision
-from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, Sources
+from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.runtime.job import Job, make_job
+from watersmeet.runtime.ledger import Ledger
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan
+from watersmeet.sources.binding import Sources
 from watersmeet.sources.declarations import Duration, parse_duration_us, relation, stream
 from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
@@ -220,8 +222,8 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
 
     The DataFrame is streaming if any of its streams is, else finite. `session` is the SparkSession to use, by default
     the active one, or a new `wm.session()`. `buckets` is the number of parallel pieces of the query, by default one per
-    shuffle partition. `plans` is the directory of a `PlanLog` (`watersmeet.runtime.spark.plan_log`), through which the
-    plan of a streaming query changes while it runs.
+    shuffle partition. `plans` is the directory of a `PlanLog` (`watersmeet.runtime.buckets.plan_log`), through which
+    the plan of a streaming query changes while it runs.
 
     `plan`, `budget`, `shed` and `stats` have the same meaning as for `collect` and `explain`. `checkpoint` is the
     checkpoint location with which the caller starts the streaming query. The bucket grid is then chosen by the measured
@@ -399,10 +401,10 @@ def keep_up(  # noqa: PLR0913 - keyword-only options of a query
     `plans` and `plan` are the arguments of `on_spark`; `checkpoint` is the checkpoint location of the query. Returns
     the controller: its `decisions` list the shares that are kept, from which batch on, and why.
     """
+    from watersmeet.runtime.buckets.plan_log import PlanLog
     from watersmeet.runtime.spark.host import choose_session
     from watersmeet.runtime.spark.load_controller import LoadController
     from watersmeet.runtime.spark.load_controller import keep_up as start_controller
-    from watersmeet.runtime.spark.plan_log import PlanLog
 
     warnings.warn(
         "wm.keep_up is replaced by an option: wm.start(query, streams, ..., keep_up=True)",

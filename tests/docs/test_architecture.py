@@ -11,7 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 #: Where a path in a page may start.
-BASES = ("", "src", "src/watersmeet", "src/watersmeet/runtime/spark", "src/watersmeet/operators/expressions", "lab")
+BASES = (
+    "",
+    "src",
+    "src/watersmeet",
+    "src/watersmeet/runtime/buckets",
+    "src/watersmeet/runtime/spark",
+    "src/watersmeet/operators/expressions",
+    "lab",
+)
 DOTTED = re.compile(r"[a-z_]+(?:\.[A-Za-z_]+)+")
 PATHS = re.compile(r"[\w.-]+(?:/[\w.-]+)+|[\w-]+\.(?:py|md)")
 

@@ -11,8 +11,8 @@ pytest.importorskip("pyspark")
 
 from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.mutants.planning_mutants import PLANNING_MUTANTS
-from tests.runtime import test_grid_by_rates as grids
 from tests.runtime import test_shown_plan_runs as plans
+from tests.runtime.buckets import test_grid_by_rates as grids
 
 CHECKS: tuple[Callable[[Path], None], ...] = (
     lambda _: plans.test_the_plan_that_explain_shows_is_the_plan_that_runs("chain of three", "window-join"),

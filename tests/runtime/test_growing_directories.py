@@ -17,8 +17,8 @@ from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
-from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sources.binding import bind_query
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 

@@ -15,8 +15,8 @@ import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.window_join.tactics.registry import TACTICS
-from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import MIN_PLANNING_ROWS
+from watersmeet.sources.binding import bind_query
 
 BAND = "a.x >= b.x - 2 AND a.x <= b.x + 2 AND b.x >= c.x - 2 AND b.x <= c.x + 2"
 #: Conditions by name, with the streams they join.
@@ -82,7 +82,7 @@ def get_running_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> 
 def get_spark_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that the buckets hold on Spark; needs pyspark, but no Java."""
     pytest.importorskip("pyspark")
-    from watersmeet.runtime.spark.execution_plan import build_execution_plan
+    from watersmeet.runtime.buckets.execution_plan import build_execution_plan
 
     try:
         return build_execution_plan(bind_query(text, over), over, plan, 4, 4, **how).bucket.config.plan

@@ -19,9 +19,9 @@ import watersmeet as wm
 from tests.spark.queries import collect_rows, run_available, table_to_rows
 from watersmeet.checkpoint.store import lock_checkpoint
 from watersmeet.cli.spark import SparkJob, run_streaming_query
-from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.execution_plan import build_execution_plan
+from watersmeet.runtime.buckets.execution_plan import build_execution_plan
 from watersmeet.runtime.spark.spark_errors import translate_errors
+from watersmeet.sources.binding import bind_query
 
 from .sessions import open_small_session
 

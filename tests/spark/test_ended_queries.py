@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
-from watersmeet.runtime.spark.worker_cache import cached_runs
+from watersmeet.runtime.buckets.worker_cache import cached_runs
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories
 
 #: A leak of one query's state in each query after the second would exceed the limit of the test.
@@ -137,7 +137,7 @@ def _cached_runs(spark: SparkSession) -> set[str]:
 def _workers(spark: SparkSession) -> list[Worker]:
     # A nested function is pickled by value: workers cannot import the tests.
     def measure_worker(_: Iterable[int]) -> Iterator[tuple[int, ...]]:
-        from watersmeet.runtime.spark.state_store import _decoded_states
+        from watersmeet.runtime.buckets.state_store import _decoded_states
 
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         threads = len(os.listdir("/proc/self/task"))

@@ -16,10 +16,10 @@ from tests.spark.test_plan_changes import QUERY, ledger
 from tests.spark.test_sources import TABLES, build_streams, streaming_frame
 from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
-from watersmeet.runtime.embedded.run import bind_query
+from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
 from watersmeet.runtime.spark.load_controller import LoadController, keep_up
-from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.sources.binding import bind_query
 
 
 def split_in_fifths(name: str) -> list[pa.Table]:

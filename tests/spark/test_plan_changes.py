@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import collect_rows, forget_batch, run_available, table_to_rows
-from watersmeet.runtime.embedded.run import bind_query
+from watersmeet.runtime.buckets.plan_log import NO_BATCH, PlanLog, PlannedDrops, check_drop_seed
 from watersmeet.runtime.planning import choose_spark_plan, make_default_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
-from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
+from watersmeet.sources.binding import bind_query
 
 from ..properties.engine import Rows
 from .test_sources import TABLES, build_streams, split_in_halves, streaming_frame
@@ -70,7 +69,7 @@ def test_the_drop_seed_of_a_running_query_cannot_change(tmp_path: Path) -> None:
     log = PlanLog(tmp_path)
     log.write(0, wm.plan(drop={"a": 0.5}, drop_seed=9))
     drops = PlannedDrops(bind_query(QUERY, build_streams(**TABLES)), "a", wm.plan(), log)
-    assert not drops.current_box().is_dropping  # no batch runs here, so no logged plan is used
+    assert not drops.box_at(NO_BATCH).is_dropping  # no batch runs here, so no logged plan is used
     with pytest.raises(wm.PlanError, match="sheds rows with seed 0, but the new plan uses 9"):
         check_drop_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 import watersmeet as wm
-from watersmeet.runtime.bucket_grid import assign_labels, spark_partition
+from watersmeet.runtime.buckets.bucket_grid import assign_labels, spark_partition
 from watersmeet.runtime.spark.execution import collect
 from watersmeet.runtime.spark.session import ROCKSDB
 

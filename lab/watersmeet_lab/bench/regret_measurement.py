@@ -27,6 +27,7 @@ from watersmeet.planner.search import enumerate_plans
 from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import explain_sample, read_planning_sample
+from watersmeet.sources.binding import bind_query
 from watersmeet_lab.bench.expected_rows import have_same_rows
 from watersmeet_lab.bench.regret_workloads import RegretWorkload
 
@@ -106,7 +107,7 @@ def explain_workload(
 ) -> tuple[BoundQuery, Explanation]:
     """Explain the workload with its rows as the sample and its batches as the arrival pattern."""
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
-    bound = embedded.bind_query(workload.query, sources)
+    bound = bind_query(workload.query, sources)
     arrivals = ArrivalPattern(seconds / workload.batches, seconds, is_assumed=False)
     return bound, explain_sample(bound, read_planning_sample(bound, sources), {}, arrivals=arrivals)
 

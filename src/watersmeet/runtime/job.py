@@ -23,9 +23,10 @@ from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.runtime.embedded.adaptive import StartingPlan
-from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, start_bound_run, undeclared_source_error
+from watersmeet.runtime.embedded.run import EmbeddedRun, start_bound_run
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan, explain_run
 from watersmeet.runtime.statistics import infer_schema_from_stats
+from watersmeet.sources.binding import Sources, undeclared_source_error
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.durations import Duration
 from watersmeet.sql.binder import bind
@@ -135,7 +136,7 @@ class Job:
         buckets: int | None = None,
     ) -> RunningQuery:
         """Start the query on Spark and return it while it runs. See `wm.start`."""
-        from watersmeet.runtime.bucket_grid import to_local_path
+        from watersmeet.runtime.buckets.bucket_grid import to_local_path
         from watersmeet.runtime.spark.host import build_frame, choose_session, is_streaming
         from watersmeet.runtime.spark.streaming_start import StreamSink, make_controller, start_query
         from watersmeet.runtime.spark.ui_names import describe_query, ui_name

@@ -30,7 +30,7 @@ from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.samples import InputSample, Samples, draw_sample
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
-from watersmeet.runtime.bucket_grid import choose_grid, estimate_shuffle, find_grouping
+from watersmeet.runtime.buckets.bucket_grid import choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed

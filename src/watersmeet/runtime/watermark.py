@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.protocol import OperatorConfig
+from watersmeet.sources.binding import Sources
+from watersmeet.sources.declarations import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +76,13 @@ class Watermark:
             return False
         clock = max(self.newest_us.values())
         return clock - self.newest_us.get(name, self.began_us) > idle_us
+
+
+def collect_lateness(config: OperatorConfig, sources: Sources) -> dict[str, Lateness]:
+    """Return the lateness settings of the query's streams by name."""
+    lateness: dict[str, Lateness] = {}
+    for i in config.stream_inputs:
+        source = sources[config.inputs[i].name]
+        if isinstance(source, Stream):
+            lateness[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
+    return lateness

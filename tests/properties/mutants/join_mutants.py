@@ -22,6 +22,7 @@ from watersmeet.operators.window_join import operator as join_operator
 from watersmeet.operators.window_join.tactics import grouped_runs
 from watersmeet.runtime import watermark
 from watersmeet.runtime.embedded import run as embedded
+from watersmeet.runtime.ledger import Ledger
 
 
 def _range_longer_by(more_us: int) -> Callable[[Original], Original]:
@@ -246,7 +247,7 @@ def _never_ending(take_step: Original) -> Original:
 def _counted_per_alias(account: Original) -> Original:
     def count_per_alias(run: Any, counters: Any, shed: Any) -> None:
         for i in run.config.stream_inputs:
-            entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
+            entry = run.ledger.setdefault(run.config.inputs[i].name, Ledger())
             entry.arrived += counters.arrived[i]
             entry.late += counters.late[i]
             entry.kept += counters.arrived[i] - counters.late[i]

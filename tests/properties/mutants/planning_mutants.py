@@ -11,10 +11,10 @@ from watersmeet.operators.window_join import config
 from watersmeet.operators.window_join.tactics import plan_defaults
 from watersmeet.planner import cost_of_spark, explain
 from watersmeet.runtime import planning
-from watersmeet.runtime.bucket_grid import GridStore
+from watersmeet.runtime.buckets import execution_plan
+from watersmeet.runtime.buckets.bucket_grid import GridStore
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import InputVolumes
-from watersmeet.runtime.spark import execution_plan
 
 
 def _leaves_pinned_plans_open(choose: Original) -> Original:

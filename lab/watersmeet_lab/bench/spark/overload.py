@@ -30,11 +30,11 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
 from watersmeet.planner.controller import SheddingDecision
-from watersmeet.runtime.embedded.run import bind_query
+from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.planning import choose_spark_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
 from watersmeet.runtime.spark.load_controller import LoadController
-from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.sources.binding import bind_query
 from watersmeet_lab.bench.spark.streaming_run import benchmark_session
 
 #: Event time that one file covers.

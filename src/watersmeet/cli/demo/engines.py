@@ -24,7 +24,8 @@ import watersmeet as wm
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
-from watersmeet.runtime.embedded.run import Sources, collect_with_metrics
+from watersmeet.runtime.embedded.run import collect_with_metrics
+from watersmeet.sources.binding import Sources
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.directories import write_numbered_files
 

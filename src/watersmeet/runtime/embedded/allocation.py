@@ -55,7 +55,8 @@ from watersmeet.planner.models.kang_limited import (
     served_rates,
 )
 from watersmeet.planner.workload import Workload, length_to_seconds
-from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bind_query, run_operator, start_run
+from watersmeet.runtime.embedded.run import EmbeddedRun, run_operator, start_run
+from watersmeet.sources.binding import Sources, bind_query
 
 #: Name of the strategy that uses the optimum by formula.
 BEST = "best"

@@ -30,8 +30,9 @@ from watersmeet.metrics.batch import Observer
 from watersmeet.metrics.events import log_event, log_run_ended
 from watersmeet.operators.protocol import SavedPart, StatePart
 from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, run_batch_with_metrics
+from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
+from watersmeet.runtime.ledger import Ledger
 from watersmeet.sinks.result_files import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource

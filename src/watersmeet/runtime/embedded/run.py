@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
-from watersmeet.algebra.render import html_code, html_paragraph, html_table
+from watersmeet.algebra.render import html_code, html_paragraph
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics, Observer, ignore_metrics
@@ -34,32 +34,14 @@ from watersmeet.operators.shed.sampling import RowSampler, build_drop_boxes
 from watersmeet.operators.window_join.admission import shed_rows
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, WorkCounters
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
+from watersmeet.runtime.ledger import Ledger, render_ledger_html
 from watersmeet.runtime.planning import choose_plan, read_planning_input
-from watersmeet.runtime.watermark import Lateness, Watermark
-from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.runtime.watermark import Watermark, collect_lateness
+from watersmeet.sources.binding import Sources, bind_query, read_all_rows
+from watersmeet.sources.declarations import Stream
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
-from watersmeet.sql.binder import bind
-from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.units import format_count
-
-Sources = Mapping[str, Stream | Relation]
-
-
-@dataclass
-class Ledger:
-    """Fate of every row of a stream: `arrived = kept + shed + late`. A late row never counts as shed."""
-
-    arrived: int = 0
-    kept: int = 0
-    shed: int = 0
-    late: int = 0
-
-    def add(self, other: Ledger) -> None:
-        self.arrived += other.arrived
-        self.kept += other.kept
-        self.shed += other.shed
-        self.late += other.late
 
 
 @dataclass
@@ -343,44 +325,6 @@ def _check_evaluation(bound: BoundQuery, evaluate: str | None) -> bool:
     if evaluate is not None and bound.query.every_us is not None:
         raise InputError("a query with EVERY cannot be evaluated at every row", hint="leave one of the two out")
     return evaluate == "row"
-
-
-def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
-    """Bind the query to the schemas that its sources declare."""
-    parsed = parse(query) if isinstance(query, str) else query
-    for name, source in sources.items():
-        if not isinstance(source, Stream | Relation):
-            raise undeclared_source_error(name, source)
-    return bind(parsed, {name: source.to_schema(name) for name, source in sources.items()})
-
-
-def undeclared_source_error(name: str, source: object) -> InputError:
-    """Return the error for a source that is neither a stream nor a relation."""
-    return InputError(
-        f'source "{name}" is a {type(source).__name__}',
-        hint="declare it with wm.stream(source, time=...) or wm.relation(source)",
-    )
-
-
-def render_ledger_html(ledger: Mapping[str, Ledger]) -> str:
-    """Render the ledger of each stream as a table for a notebook."""
-    rows = [(name, *(format_count(count) for count in asdict(entry).values())) for name, entry in ledger.items()]
-    return html_table(("stream", "arrived", "kept", "shed", "late"), rows, "ledger")
-
-
-def read_all_rows(source: Stream | Relation) -> pa.Table:
-    """Read a finite source into one table."""
-    return pa.concat_tables(source.batches())
-
-
-def collect_lateness(config: OperatorConfig, sources: Sources) -> dict[str, Lateness]:
-    """Return the lateness settings of the query's streams by name."""
-    lateness: dict[str, Lateness] = {}
-    for i in config.stream_inputs:
-        source = sources[config.inputs[i].name]
-        if isinstance(source, Stream):
-            lateness[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
-    return lateness
 
 
 def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:

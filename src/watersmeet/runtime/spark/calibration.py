@@ -9,6 +9,7 @@ References: Kang, Naughton, Viglas, section 4.2, whose loads likewise differ in 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,14 +23,20 @@ from pyspark.sql import SparkSession
 from watersmeet.algebra.plan import Plan
 from watersmeet.calibration.measurement import fit_weights
 from watersmeet.errors import InternalError
+from watersmeet.operators.build import build_operator
+from watersmeet.operators.parallel import on_cores
+from watersmeet.operators.protocol import Clock, InputBatch, exhaust
 from watersmeet.planner.models.profile import SparkCosts
-from watersmeet.runtime.embedded import run as embedded
+from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.processes import measure_cpu_s
 from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.session import session
+from watersmeet.runtime.watermark import Watermark, collect_lateness
+from watersmeet.sources.binding import bind_query, read_all_rows
 from watersmeet.sources.declarations import stream
 from watersmeet.sources.directories import write_numbered_files
+from watersmeet.sources.times import extract_event_times_us
 
 #: Batches of the shorter and of the longer run of a load.
 SHORT_RUN_BATCHES, LONG_RUN_BATCHES = 1, 4
@@ -145,10 +152,21 @@ def _write_tables(place: Path, load: SparkLoad, number: int, batches: int) -> li
 
 def _measure_join_s(load: SparkLoad, tables: list[list[pa.Table]]) -> float:
     """Measure the CPU seconds of the same batches joined in this process."""
-    run = embedded.start_run(
-        load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs")
-    )
+    sources = {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}
+    bound = bind_query(load.query, sources)
+    plan = choose_plan(bound, *read_planning_input(bound, sources, {}), Plan("runs"))
+    operator = build_operator(bound, plan, lambda each: read_all_rows(sources[each.name]))
+    state, watermark = operator.empty(), Watermark.start(collect_lateness(operator.config, sources))
     start = time.process_time()
     for batch in zip(*tables, strict=True):
-        run.advance(dict(zip(_NAMES, batch, strict=True)))
+        inputs = {
+            number: InputBatch(table, extract_event_times_us(_NAMES[number], table, "ts", None))
+            for number, table in enumerate(batch)
+        }
+        seen_us = {_NAMES[number]: (int(each.times.min()), int(each.times.max())) for number, each in inputs.items()}
+        following = watermark.after_batch(seen_us)
+        clock = Clock(watermark.value_us, following.value_us, following.largest_us)
+        with on_cores(os.cpu_count() or 1):
+            _, (state, _) = exhaust(operator.advance(state, inputs, clock))
+        watermark = following
     return time.process_time() - start

@@ -18,13 +18,13 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.metrics.batch import Observer
 from watersmeet.metrics.events import log_batch, log_run_ended
-from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.spark.batch_metrics import build_ledger, parse_progress, to_batch_metrics
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.runtime.spark.spark_errors import summarize_error, summarize_spark_errors
 from watersmeet.runtime.spark.streaming_start import AVAILABLE_NOW, StreamSink
 from watersmeet.runtime.spark.ui_names import describe_jobs, describe_query, ui_name
+from watersmeet.sources.binding import Sources
 
 ShowBatch = Callable[[int, pa.Table], None]
 

@@ -27,13 +27,14 @@ from watersmeet.errors import InputError
 from watersmeet.operators.parallel import prefetch
 from watersmeet.operators.row_identity import is_part_of_identity
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, decode_table, encode_table
-from watersmeet.runtime.spark.packing import PackedInput, Packer
+from watersmeet.runtime.buckets.packets import PACKED, PACKED_DDL, decode_table, encode_table
+from watersmeet.runtime.buckets.packing import PackedInput, Packer
+from watersmeet.runtime.buckets.state_store import forget_ended_runs
 from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_predicate
 from watersmeet.runtime.spark.python_steps import map_in_arrow, use_driver_python
 from watersmeet.runtime.spark.round_numbers import ROUNDS, RoundNumbers
 from watersmeet.runtime.spark.session import is_first_time
-from watersmeet.runtime.spark.state_store import forget_ended_runs
+from watersmeet.runtime.spark.task_batch import task_batch_id
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
 from watersmeet.sources.files import is_data_file, read_file_in_batches
@@ -109,6 +110,7 @@ def _pack_batches(
     packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     forget_ended_runs()
+    packer = packer.for_batch(task_batch_id())
     return prefetch(
         packer.pack(_cast_to_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches)
     )
@@ -146,6 +148,7 @@ def _pack_files(
     packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     forget_ended_runs()
+    packer = packer.for_batch(task_batch_id())
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
     expected = pa.schema([schema.field(name) for name in packer.names_read()])
     pieces = (

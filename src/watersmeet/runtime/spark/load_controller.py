@@ -2,7 +2,7 @@
 
 Spark reports every finished batch to the driver (`progress_events`). The driver passes the duration of the batch, its
 rows and the time in which they arrived to the controller (`planner.controller`). The decision is written to the plan
-log, which the packing tasks read by batch (`task_batch`).
+log, which the packing tasks read by batch (`PlannedDrops`).
 
 A decision is for the next batch that has not started. A batch that does not wait for its trigger has started by the
 time the previous one is reported. So its duration is predicted, and the decision includes the rows that arrive
@@ -31,9 +31,9 @@ from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
+from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.planning import PlanningSample, explain_sample
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
-from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.stats.stream_stats import StreamStats
 

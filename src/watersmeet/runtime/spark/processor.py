@@ -14,15 +14,15 @@ import pandas as pd
 import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, BucketState, Merger
+from watersmeet.runtime.buckets.bucket import MERGE_METRICS, Bucket, BucketState, Merger
+from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan
+from watersmeet.runtime.buckets.packets import PACKED, Packet
+from watersmeet.runtime.buckets.plan_log import PlanLog, check_drop_seed
+from watersmeet.runtime.buckets.state_store import MapState, StatefulStep, StateStore, ValueState, forget_ended_runs
+from watersmeet.runtime.buckets.worker_cache import LiveRuns
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, Emission
-from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan
-from watersmeet.runtime.spark.packets import PACKED, Packet
-from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.spark_types import to_arrow_backed_frame, to_spark_schema
-from watersmeet.runtime.spark.state_store import MapState, StatefulStep, StateStore, ValueState, forget_ended_runs
-from watersmeet.runtime.spark.task_batch import check_drop_seed, task_plan, task_run_id
-from watersmeet.runtime.spark.worker_cache import LiveRuns
+from watersmeet.runtime.spark.task_batch import task_batch_id, task_run_id
 
 _PACKET_COLUMNS = [name for name in PACKED.names if name != "bucket"]
 
@@ -47,7 +47,7 @@ class BucketProcessor:
         self._cache_state = cache_state
 
     def open_state(self, header: ValueState, entries: MapState) -> None:
-        self._plan = None if self._plans is None else task_plan(self._plans)
+        self._plan = None if self._plans is None else self._plans.settle_plan(task_batch_id())
         if self._plan is not None:
             check_drop_seed(self._bucket.config.plan, self._plan)
         run = task_run_id()

@@ -16,7 +16,7 @@ from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
-from watersmeet.runtime.embedded.run import Ledger, render_ledger_html
+from watersmeet.runtime.ledger import Ledger, render_ledger_html
 from watersmeet.units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
+from watersmeet.runtime.buckets.worker_cache import LiveRuns, cached_runs, remove_run
 from watersmeet.runtime.java import check_java
 from watersmeet.runtime.spark.spark_errors import SparkError
-from watersmeet.runtime.spark.worker_cache import LiveRuns, cached_runs, remove_run
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"

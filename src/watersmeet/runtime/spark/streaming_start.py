@@ -18,9 +18,9 @@ from watersmeet.metrics.events import log_batch, log_run_ended
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.runtime.background import BackgroundThread
+from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.spark.batch_metrics import parse_progress, to_batch_metrics
 from watersmeet.runtime.spark.load_controller import LoadController
-from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.runtime.spark.running_query import QueryRecord, RunningQuery
 from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES, summarize_spark_errors

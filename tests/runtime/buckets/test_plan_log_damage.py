@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.buckets.plan_log import PlanLog
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.spark import state_store
-from watersmeet.runtime.spark.bucket import BucketState
-from watersmeet.runtime.spark.state_store import CachedState, StatefulStep, forget_ended_runs
-from watersmeet.runtime.spark.worker_cache import (
+from watersmeet.runtime.buckets import state_store
+from watersmeet.runtime.buckets.bucket import BucketState
+from watersmeet.runtime.buckets.state_store import CachedState, StatefulStep, forget_ended_runs
+from watersmeet.runtime.buckets.worker_cache import (
     CLOCK_SKEW_S,
     UNUSED_S,
     LiveRuns,

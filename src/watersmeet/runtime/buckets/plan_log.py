@@ -3,7 +3,8 @@
 The log is a directory next to the checkpoint. State is the windows, whatever the plan, so a plan may change between any
 two batches without migration. Every batch has an entry, and the first writer decides. The driver writes a new plan.
 Once the batch runs, any of its tasks may write the plan of the previous batch. An entry is written atomically and never
-changed. So all tasks of a batch and of its replay use the same plan, even in a race.
+changed. So all tasks of a batch and of its replay use the same plan, even in a race, and shed the same rows. A plan
+with another seed would shed other rows at the same rate, which has no use; it is refused.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.framing import DamagedFileError, encode_frame, read_frame
+from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 
 _KIND = "plan"
+
+#: Batch id of a task that works for no micro-batch.
+NO_BATCH = -1
 
 #: Entries older than this number of batches are deleted: Spark only runs the last batch again.
 MAX_ENTRIES = 100
@@ -44,7 +50,12 @@ class PlanLog:
         return self._read(max(written)) if written else None
 
     def settle_plan(self, batch: int) -> Plan | None:
-        """Return the plan of a batch for one of its tasks; from now on, no other plan can be written for it."""
+        """Return the plan of a batch for one of its tasks; from now on, no other plan can be written for it.
+
+        None means the query's own plan, which a task of no micro-batch uses too.
+        """
+        if batch == NO_BATCH:
+            return None
         if not self._file(batch).exists():
             self._create(batch, self.plan_at(batch))
             for number in self._list_batches():
@@ -85,3 +96,37 @@ class PlanLog:
 
     def _file(self, batch: int) -> Path:
         return self.folder / f"{batch:019d}.json"
+
+
+@dataclass(frozen=True)
+class PlannedDrops:
+    """Shed rates of one stream by batch: those of the query's own plan until the log has another plan."""
+
+    bound: BoundQuery
+    stream: str
+    plan: Plan
+    log: PlanLog
+
+    @property
+    def initial_box(self) -> DropBox:
+        """Drop box of the query's own plan. A box that keeps every row still has the seed of the stream."""
+        return build_drop_boxes(self.bound, self.plan).get(self.stream) or DropBox(
+            self.stream, seed=self.plan.drop_seed
+        )
+
+    def box_at(self, batch: int) -> DropBox:
+        """Return the drop box of a batch for one of its tasks, and settle its plan."""
+        plan = self.log.settle_plan(batch)
+        if plan is None:
+            return self.initial_box
+        check_drop_seed(self.plan, plan)
+        return build_drop_boxes(self.bound, plan).get(self.stream) or DropBox(self.stream, seed=plan.drop_seed)
+
+
+def check_drop_seed(before: Plan, after: Plan) -> None:
+    """Refuse a new plan that sheds by another seed."""
+    if after.drop and after.drop_seed != before.drop_seed:
+        raise PlanError(
+            f"the running query sheds rows with seed {before.drop_seed}, but the new plan uses {after.drop_seed}",
+            hint="give the new plan the same drop_seed",
+        )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.runtime.spark.integer_downcast import downcast_integers, restore_integers
-from watersmeet.runtime.spark.packets import decode_table, encode_table_to_buffer
+from watersmeet.runtime.buckets.integer_downcast import downcast_integers, restore_integers
+from watersmeet.runtime.buckets.packets import decode_table, encode_table_to_buffer
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("k", pa.int64()),

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from watersmeet.errors import InputError
-from watersmeet.runtime.spark.packets import (
+from watersmeet.runtime.buckets.packets import (
     MIN_BATCH_BYTES,
     PACKED,
     ROWS,

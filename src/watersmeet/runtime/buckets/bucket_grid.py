@@ -20,8 +20,8 @@ partitions and leave others idle. So labels are integers that Spark's hash puts 
 
 **Storage.** State is stored by bucket label. The rates of the streams may differ at every start, and with them the best
 grid. So the grid of a query's first start is stored next to Spark's own logs before the first batch, and every later
-start uses it. Every bucket also keeps the grid in its header (`runtime.spark.state_store`). If the stored grid is lost,
-a restart with another grid is refused, and no row is lost.
+start uses it. Every bucket also keeps the grid in its header (`runtime.buckets.state_store`). If the stored grid is
+lost, a restart with another grid is refused, and no row is lost.
 
 References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares). Okcan, Riedewald, "Processing
 theta-joins using MapReduce" (the grid of two inputs' rows). Appleby, MurmurHash3, the 32-bit variant, with the seed

@@ -20,13 +20,12 @@ import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from watersmeet.algebra.plan import Plan
 from watersmeet.framing import decode_frame
-from watersmeet.runtime import bucket_grid
-from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark import state_store, task_batch
-from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.runtime.spark.packets import Packet, decode_packets
-from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.state_store import HEADER_FRAME, StatefulStep, StateStore
+from watersmeet.runtime.buckets import bucket_grid, state_store
+from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_execution_plan
+from watersmeet.runtime.buckets.packets import Packet, decode_packets
+from watersmeet.runtime.buckets.plan_log import PlanLog
+from watersmeet.runtime.buckets.state_store import HEADER_FRAME, StatefulStep, StateStore
+from watersmeet.sources.binding import bind_query
 
 BUCKETS = PARTITIONS = 4
 WORKERS = 3
@@ -101,9 +100,8 @@ class SparkHost:
 
     def pack(self, batch: int, tables: dict[str, pa.Table], tasks: int = 2) -> list[Packet]:
         """Pack a batch, each stream by several tasks."""
-        self.monkeypatch.setattr(task_batch, "task_batch_id", lambda: batch)
         packets = []
-        for packer in self.plan.packers:
+        for packer in (each.for_batch(batch) for each in self.plan.packers):
             table = tables[packer.name].select(packer.names_read())
             for task in range(tasks):
                 part = table.slice(

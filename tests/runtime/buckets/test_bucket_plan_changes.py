@@ -11,7 +11,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
-from tests.runtime.spark_host import (
+from tests.runtime.buckets.spark_host import (
     BATCHES,
     BUCKETS,
     COMMON,

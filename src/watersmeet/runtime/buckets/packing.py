@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -25,9 +25,9 @@ from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.runtime.bucket_grid import Axis, BucketGrid, Int64s
-from watersmeet.runtime.spark.integer_downcast import downcast_integers
-from watersmeet.runtime.spark.packets import (
+from watersmeet.runtime.buckets.bucket_grid import Axis, BucketGrid, Int64s
+from watersmeet.runtime.buckets.integer_downcast import downcast_integers
+from watersmeet.runtime.buckets.packets import (
     CLOCK,
     MAX_BLOB_BYTES,
     ROWS,
@@ -38,7 +38,7 @@ from watersmeet.runtime.spark.packets import (
     encode_table_to_buffer,
     slice_by_bytes,
 )
-from watersmeet.runtime.spark.task_batch import PlannedDrops
+from watersmeet.runtime.buckets.plan_log import PlannedDrops
 from watersmeet.sources.times import extract_event_times_us
 
 #: Rows are gathered up to this size before they are packed, or until they fill all blobs. So small batches do not make
@@ -75,7 +75,8 @@ class Packer:
 
     `labels` are the buckets by cell. Shed rows and rows that no input selects are not sent. Only their times are,
     because the ledger separates late rows from others. The drop box reads the columns `identity`, or a flag from the
-    JVM. If it changes from batch to batch (`planned`), it reads row hashes from the JVM.
+    JVM. If it changes from batch to batch (`planned`), it reads row hashes from the JVM, and a task packs with the
+    packer of its batch (`for_batch`).
     """
 
     stream: int
@@ -91,6 +92,10 @@ class Packer:
     hashes: str | None = None
     unit: str | None = None  # of integer times
     with_hidden: bool = False  # rows carry their identity and time, for estimates of aggregates over shed rows
+
+    def for_batch(self, batch: int) -> Packer:
+        """Return the packer of a batch for one of its tasks, with the drop box of that batch."""
+        return self if self.planned is None else replace(self, box=self.planned.box_at(batch), planned=None)
 
     def pack(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the packets of all rows that one task reads of the stream. The clock comes last."""
@@ -150,7 +155,9 @@ class Packer:
         )
 
     def _box(self) -> DropBox:
-        return self.planned.current_box() if self.planned is not None else self.box or DropBox(self.name)
+        if self.planned is not None:
+            raise InternalError("a packer with planned drops packs for one batch")
+        return self.box or DropBox(self.name)
 
     def _pack_times(self, kind: int, times: Int64s, round_number: int) -> Packet:
         return Packet(

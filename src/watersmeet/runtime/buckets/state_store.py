@@ -19,8 +19,8 @@ import pyarrow as pa
 from watersmeet.errors import InputError
 from watersmeet.framing import FrameHeader, decode_frame, encode_frame
 from watersmeet.operators.protocol import Operator, SavedPart, StatePart
-from watersmeet.runtime.spark.bucket import BucketState
-from watersmeet.runtime.spark.worker_cache import (
+from watersmeet.runtime.buckets.bucket import BucketState
+from watersmeet.runtime.buckets.worker_cache import (
     NO_LIVE_RUNS,
     LiveRuns,
     WorkerCache,

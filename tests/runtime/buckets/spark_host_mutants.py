@@ -13,10 +13,17 @@ import pyarrow as pa
 
 from tests.properties.mutants.mutant import Mutant, Original, single_patch_mutant
 from watersmeet.algebra.plan import Plan
-from watersmeet.runtime import bucket_grid
-from watersmeet.runtime.spark import bucket, integer_downcast, packing, plan_log, state_store, worker_cache
-from watersmeet.runtime.spark.packets import Packet
-from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.buckets import (
+    bucket,
+    bucket_grid,
+    integer_downcast,
+    packing,
+    plan_log,
+    state_store,
+    worker_cache,
+)
+from watersmeet.runtime.buckets.packets import Packet
+from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.watermark import Watermark
 
 

@@ -11,11 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.embedded.run import bind_query
-
-pytest.importorskip("pyspark")
-from watersmeet.runtime.bucket_grid import GridStore
-from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
+from watersmeet.runtime.buckets.bucket_grid import GridStore
+from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_execution_plan
+from watersmeet.sources.binding import bind_query
 
 THETA = (
     "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"

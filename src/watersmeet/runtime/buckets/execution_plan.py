@@ -24,14 +24,21 @@ from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.runtime.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
-from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
+from watersmeet.runtime.buckets.bucket import Bucket, Merger
+from watersmeet.runtime.buckets.bucket_grid import (
+    Axis,
+    BucketGrid,
+    GridStore,
+    assign_labels,
+    choose_grid,
+    find_grouping,
+)
+from watersmeet.runtime.buckets.packets import decode_table, encode_table
+from watersmeet.runtime.buckets.packing import PackedInput, Packer
+from watersmeet.runtime.buckets.plan_log import PlanLog, PlannedDrops
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_volumes, read_planning_input
-from watersmeet.runtime.spark.bucket import Bucket, Merger
-from watersmeet.runtime.spark.packets import decode_table, encode_table
-from watersmeet.runtime.spark.packing import PackedInput, Packer
-from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.task_batch import PlannedDrops
+from watersmeet.runtime.watermark import collect_lateness
+from watersmeet.sources.binding import Sources, read_all_rows
 from watersmeet.sources.declarations import Stream
 from watersmeet.stats.stream_stats import StreamStats
 

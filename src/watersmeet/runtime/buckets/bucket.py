@@ -27,9 +27,9 @@ from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.protocol import BatchCounters, Clock, InputBatch, Operator, OperatorConfig
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
-from watersmeet.runtime.bucket_grid import BucketGrid, Int64s
-from watersmeet.runtime.spark.integer_downcast import restore_integers
-from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table
+from watersmeet.runtime.buckets.bucket_grid import BucketGrid, Int64s
+from watersmeet.runtime.buckets.integer_downcast import restore_integers
+from watersmeet.runtime.buckets.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 
