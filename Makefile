@@ -14,7 +14,8 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 GENERATED := tests/properties tests/kernels/test_trees.py tests/operators/test_expressions_against_oracle.py \
 	tests/operators/aggregate/test_emitted_groups.py tests/operators/window_join/test_state_between_batches.py \
 	tests/operators/window_join/test_tree.py tests/runtime/test_allocation.py tests/runtime/test_bucketed_aggregation.py \
-	tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py tests/spark/test_streaming.py
+	tests/spark/test_bench.py tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py \
+	tests/spark/test_streaming.py
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1

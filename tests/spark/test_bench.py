@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.volume import scale_volume
 from watersmeet_lab.bench.catalogue import CATALOGUE
 from watersmeet_lab.bench.duckdb_comparison import collect_with_watersmeet
 from watersmeet_lab.bench.expected_rows import DifferentRowsError, ExpectedRows
@@ -20,8 +21,9 @@ from watersmeet_lab.bench.spark.peer_comparison import run_watersmeet_on_spark, 
 from watersmeet_lab.bench.spark.streaming_run import mean_phase_seconds, phase_seconds_by_batch, run_to_end
 
 SCALE = 0.001
-#: Two streams, several streams, no equality, and tumbling windows, joined and counted.
-WORKLOADS = ("two-way", "chain", "theta-band", "nexmark-8", "nexmark-4")
+#: Two streams, several streams, no equality, tumbling windows that are joined and counted, and joined alone. The last
+#: one runs in `make test-long`.
+WORKLOADS = ("two-way", "chain", "theta-band", "nexmark-4", "nexmark-8")[: scale_volume(4)]
 
 
 def build_small_workload(name: str) -> JoinWorkload:
