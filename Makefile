@@ -52,8 +52,9 @@ coverage: kernels ## run the quick tests and report which lines of the package t
 	$(BIN)/pytest -n $(WORKERS) --cov --cov-report= src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
 	$(BIN)/coverage report --skip-covered --sort=cover
 
-faults: kernels ## kill drivers, Java processes, workers and executors on Spark, for many minutes
-	WATERSMEET_FAULTS=1 $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/spark/faults tests/spark/cluster </dev/null
+faults: kernels ## kill embedded jobs, and drivers, Java processes, workers and executors on Spark, for many minutes
+	WATERSMEET_FAULTS=1 $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/runtime/test_killed_jobs.py tests/spark/faults \
+		tests/spark/cluster </dev/null
 
 lint: $(READY) ## check the style with ruff
 	$(BIN)/ruff check .

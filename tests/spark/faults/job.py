@@ -1,4 +1,4 @@
-"""The job that is killed: `python job.py FOLDER SINK MASTER` joins the files of FOLDER into FOLDER/out.
+"""The job that is killed: `python job.py FOLDER SINK MASTER QUERY` joins the files of FOLDER into FOLDER/out.
 
 Each file is one batch. The job prints `starting` before the query starts and `done` when all files are joined.
 """
@@ -16,11 +16,17 @@ import watersmeet as wm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-QUERY = """
-    SELECT a.id AS a_id, b.id AS b_id, c.id AS c_id
+_FROM = """
     FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS], c [RANGE 1 SECOND]
     WHERE a.k = b.k AND b.k = c.k AND a.v < 90
 """
+_GROUPS = f"SELECT a.k, COUNT(*) AS n, SUM(b.v) AS total {_FROM} GROUP BY a.k EVERY 1 SECOND"
+QUERIES = {
+    "join": f"SELECT a.id AS a_id, b.id AS b_id, c.id AS c_id {_FROM}",
+    "aggregation": _GROUPS,
+    "shedding aggregation": _GROUPS,
+}
+PLANS = {"shedding aggregation": wm.plan(drop={"a": 0.3})}
 STREAMS = ("a", "b", "c")
 FIELDS = "ts long, k long, v long, id long"
 LATENESS = "500 milliseconds"
@@ -30,7 +36,7 @@ LATENESS = "500 milliseconds"
 ON_A_CLUSTER = {"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""), "spark.executor.memory": "1g"}
 
 
-def main(folder: Path, sink: str, master: str) -> None:
+def main(folder: Path, sink: str, master: str, query: str) -> None:
     settings: dict[str, Any] = {"spark.master": master, "spark.sql.shuffle.partitions": 2, **ON_A_CLUSTER}
     spark = wm.session(**settings)
     streams = {
@@ -41,7 +47,7 @@ def main(folder: Path, sink: str, master: str) -> None:
         )
         for name in STREAMS
     }
-    joined = wm.on_spark(QUERY, streams)
+    joined = wm.on_spark(QUERIES[query], streams, plan=PLANS.get(query))
     print("starting", flush=True)
     writer = joined.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     if sink == "files":
@@ -66,4 +72,4 @@ class IdempotentSink:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4])

@@ -45,14 +45,14 @@ class KillRecord:
 class JobProcess:
     """Processes of the job: the Python driver, its Java process, and the Python workers of the Java process."""
 
-    def __init__(self, folder: Path, sink: str, master: str = "local[*,4]") -> None:
+    def __init__(self, folder: Path, sink: str, master: str = "local[*,4]", query: str = "join") -> None:
         self.folder = folder
         local = folder / "local"
         local.mkdir(exist_ok=True)
         self.log_file = folder / "job.log"
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, JOB, folder, sink, master],
+                [sys.executable, JOB, folder, sink, master, query],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +20,15 @@ import pytest
 import watersmeet as wm
 
 from ..sessions import open_small_session
-from .job import LATENESS, QUERY, STREAMS
-from .kills import PHASES, JobProcess, Kill, KillRecord, run_with_kills
+from .job import LATENESS, PLANS, QUERIES, STREAMS
+from .kills import PHASES, JobProcess, Kill, KillRecord, run_with_kills, wait_for_exit
 
 BATCHES = 8
 ROWS_PER_BATCH = 400
 SPAN_US = 1_000_000
+RANDOM_KILLS = 7
+#: A job is killed within this time after its query has started: in its start, in any phase of a batch, or in between.
+MAX_DELAY_S = 12.0
 
 #: A worker takes no part in offsets or commits, so one phase is enough.
 WORKER = Kill("worker", "operator")
@@ -61,6 +67,37 @@ def test_spark_ends_one_of_two_jobs_on_one_checkpoint_and_every_result_is_emitte
         "multiple (concurrent )?streaming|concurrent", both[0].log_file.read_text(errors="replace"), re.IGNORECASE
     )
     assert read_sink_rows(tmp_path / "out") == collect_expected(group_by_spark_batch(tables, tmp_path / "checkpoint"))
+
+
+@pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="takes many minutes; run with `make faults`")
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_result_is_emitted_once_after_kills_at_random_instants(query: str, tmp_path: Path) -> None:
+    tables = {name: write_batches(tmp_path / name, number, RANDOM_KILLS) for number, name in enumerate(STREAMS)}
+    rng, kills = Random(query), 0
+    while kills < RANDOM_KILLS and kill_at_random(tmp_path, query, rng):
+        kills += 1
+    JobProcess(tmp_path, "files", query=query).finish()
+    found = read_sink_rows(tmp_path / "out")
+    expected = collect_expected(group_by_spark_batch(tables, tmp_path / "checkpoint"), query)
+    lost, duplicated = (expected - found).total(), (found - expected).total()
+    print(f"\n{query}: {kills} kills, {lost} rows lost and {duplicated} duplicated of {expected.total()}")
+    assert kills == RANDOM_KILLS, "the job ended before it was killed often enough"
+    assert expected
+    assert found == expected
+
+
+def kill_at_random(folder: Path, query: str, rng: Random) -> bool:
+    """Start the job, and kill its driver or its Java process after a random time; return whether it still ran."""
+    job = JobProcess(folder, "files", query=query)
+    job.wait_until_starting()
+    jvm = job.jvm
+    try:
+        job.process.wait(rng.uniform(0, MAX_DELAY_S))
+    except subprocess.TimeoutExpired:
+        job.kill(rng.choice(["driver", "jvm"]))
+    job.end()
+    wait_for_exit(jvm)
+    return job.process.returncode != 0
 
 
 def check_kills(kills: Kills, sink: str, folder: Path, batches: int) -> None:
@@ -129,12 +166,15 @@ def group_by_spark_batch(files: dict[str, list[pa.Table]], checkpoint: Path) -> 
     return by_batch
 
 
-def collect_expected(batches: dict[str, list[pa.Table]]) -> Counter[tuple[int, ...]]:
+def collect_expected(batches: dict[str, list[pa.Table]], query: str = "join") -> Counter[tuple[Any, ...]]:
+    """Return the rows that the embedded engine emits for these batches while more may follow."""
     streams = {name: wm.stream(tables, time="ts", lateness=LATENESS) for name, tables in batches.items()}
-    return count_rows(wm.collect(QUERY, streams))
+    run = wm.run(QUERIES[query], streams, plan=PLANS.get(query))
+    results = [each for tables in run.read_rounds() for each in run.advance(tables)]
+    return count_rows(pa.Table.from_batches(results, run.result))
 
 
-def read_sink_rows(out: Path) -> Counter[tuple[int, ...]]:
+def read_sink_rows(out: Path) -> Counter[tuple[Any, ...]]:
     """Read the rows as a reader of the sink sees them: with Spark's file sink, only the files in its log."""
     frame = open_small_session().read.parquet(
         *([str(out)] if (out / "_spark_metadata").exists() else [str(p) for p in out.glob("batch-*")])
@@ -142,5 +182,5 @@ def read_sink_rows(out: Path) -> Counter[tuple[int, ...]]:
     return count_rows(frame.toArrow())
 
 
-def count_rows(table: pa.Table) -> Counter[tuple[int, ...]]:
-    return Counter(zip(*(table[name].to_pylist() for name in ("a_id", "b_id", "c_id")), strict=True))
+def count_rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
