@@ -92,8 +92,8 @@ def _engine_claim(measured: tuple[Line, ...]) -> Claim:
         "eq. 27",
         f"{len(errors)} settings, at most {max(errors):.1%} off what the model gives for the same shares",
         holds=max(errors) < 0.1,
-        difference=f"at least {MIN_KEEP_SHARE:.0%} of each stream is kept: a stream that is dropped completely has an "
-        "empty window here and joins nothing, whereas the model keeps its window full of its first rows "
+        difference=f"at least {MIN_KEEP_SHARE:.0%} of each stream is kept. A stream that is dropped completely has an "
+        "empty window here and joins nothing. The model keeps its window full of its first rows "
         "(the paper's remark 1 of section 5.2)",
         reason="too few rows are kept for windows and values to average out",
     )

@@ -169,7 +169,7 @@ def _crossing_claim(model: FigureLines, ours: Lines) -> Claim:
 
 _WHY_LESS = (
     "our loops test a row's time as soon as they reach it, so an expired row costs one comparison and starts no inner "
-    "loop, whereas the model lets the whole window of T + τ pass"
+    "loop. The model lets the whole window of T + τ pass"
 )
 
 

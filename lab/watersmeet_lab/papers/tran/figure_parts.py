@@ -188,9 +188,8 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasuremen
 def _explain_by_kernels(agreement: tuple[int, int]) -> str:
     return (
         f"the model of our kernels ranks {agreement[0]} of {agreement[1]} alike "
-        f"({agreement[0] / max(1, agreement[1]):.0%}): in it, every partial match probes the next input, whereas in "
-        "the paper's model each row probes each input once, and all changes of a group between two evaluations count "
-        "as one"
+        f"({agreement[0] / max(1, agreement[1]):.0%}). In it, every partial match probes the next input. In the "
+        "paper's model each row probes each input once, and all changes of a group between two evaluations count as one"
     )
 
 

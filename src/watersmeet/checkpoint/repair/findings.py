@@ -1,6 +1,6 @@
 """Findings about a checkpoint, and the checks of a checkpoint of the embedded engine.
 
-A fix moves files aside and never deletes one. It is offered only where the next run then writes the same rows:
+A fix moves files aside and never deletes one. It is offered only where the next run then writes the same rows.
 
 - A state can be recomputed from an older one while the records and input files of all batches in between exist.
 - The files of a batch may be chosen again while the batch has written no row.

@@ -24,7 +24,7 @@ Bools = NDArray[np.bool_]
 
 
 class GroupState(Enum):
-    """What a group keeps for an aggregate: the number of values, their sum as well, or the values in order."""
+    """State of a group for one aggregate: the number of values, their sum as well, or the values in order."""
 
     COUNT = auto()
     SUM = auto()
