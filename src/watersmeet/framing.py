@@ -44,10 +44,19 @@ _FIRST_LINE = re.compile(
 )
 #: First line of format 2, whose checksum covers all bytes behind it.
 _FIRST_LINE_OF_FORMAT_2 = re.compile(rb'\{"watersmeet": "[a-z]{1,20}", "version": 2, "sha256": "[0-9a-f]{64}"\}\n')
-_MAX_FIRST_LINE = 120
 _UNCHECKED = "unchecked"
 #: Bytes of a part.
 Content = bytes | bytearray | memoryview
+
+
+class OtherFormatError(ValueError):
+    """An intact frame of a format that this version does not read."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"was written by another version of Watersmeet: format {version}, "
+            f"this version reads format {FORMAT_VERSION}"
+        )
 
 
 class DamagedFileError(InputError):
@@ -131,14 +140,16 @@ def decode_header(content: Content, kind: str) -> FrameHeader:
     """Return the header of a frame without looking at its parts; a `ValueError` describes the damage."""
     first = _FIRST_LINE.match(content)
     if first is None:
-        raise ValueError(_describe_foreign_bytes(bytes(content[:_MAX_FIRST_LINE])))
+        if _FIRST_LINE_OF_FORMAT_2.match(content) is not None:
+            raise OtherFormatError(2)
+        raise ValueError("is damaged: it does not begin as a file of Watersmeet")
     end = first.end() + int(first[3])
     text, actual_kind, version = bytes(content[first.end() : end]), first[1].decode(), int(first[2])
     if len(text) != int(first[3]) or _checksum(_list_covered_bytes(actual_kind, version, text)) != first[4].decode():
         raise ValueError("is damaged: its checksum does not match")
     # The checksum matches, so another version is not just a flipped bit.
     if version not in READABLE_VERSIONS:
-        raise ValueError(_describe_version(version))
+        raise OtherFormatError(version)
     if actual_kind != kind:
         raise ValueError(f"is damaged: it holds a {actual_kind} where a {kind} belongs")
     header = json.loads(text)
@@ -214,20 +225,6 @@ def _locate_parts(sums: list[list[Any]], offset: int) -> tuple[PartPlace, ...]:
 def _check_size(frame: FrameHeader, size: int) -> None:
     if size != frame.end:
         raise ValueError(f"is damaged: it has {size:,} bytes instead of {frame.end:,}")
-
-
-def _describe_foreign_bytes(start: bytes) -> str:
-    if _FIRST_LINE_OF_FORMAT_2.match(start) is not None:
-        return _describe_version(2)
-    return "is damaged: it does not begin as a file of Watersmeet"
-
-
-def _describe_version(version: int) -> str:
-    remedy = "start again with a new checkpoint and a new output directory"
-    return (
-        f"was written by another version of Watersmeet: format {version}, this version reads format "
-        f"{FORMAT_VERSION}; use that version, or {remedy}"
-    )
 
 
 def _list_covered_bytes(kind: str, version: int, text: bytes) -> bytes:

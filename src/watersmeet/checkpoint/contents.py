@@ -37,6 +37,7 @@ from watersmeet.errors import InputError
 from watersmeet.framing import (
     DamagedFileError,
     FrameHeader,
+    OtherFormatError,
     PartPlace,
     decode_header,
     encode_frame,
@@ -301,6 +302,11 @@ def _read_manifest(path: Path, damages: list[Damage]) -> Manifest | None:
         frame = read_frame(file_path, FileKind.MANIFEST)
         return _parse(file_path, frame, _parse_manifest)
     except DamagedFileError as error:
+        if isinstance(error.__cause__, OtherFormatError):
+            raise InputError(
+                f'checkpoint "{path}" {error.problem}',
+                hint="resume it with that version, or start again with a new checkpoint and a new output directory",
+            ) from error
         damages.append(Damage(file_path, error.problem, FileKind.MANIFEST))
         return None
 
