@@ -11,7 +11,7 @@ WORKERS ?= 2
 # The tests of a file run in one process, because they share what is slow to set up.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # Files whose tests check a volume of generated cases (tests/volume.py).
-GENERATED := tests/properties tests/kernels/test_trees.py tests/operators/test_expressions_against_oracle.py \
+GENERATED := tests/properties tests/simulator tests/kernels/test_trees.py tests/operators/test_expressions_against_oracle.py \
 	tests/operators/aggregate/test_emitted_groups.py tests/operators/window_join/test_state_between_batches.py \
 	tests/operators/window_join/test_tree.py tests/runtime/test_allocation.py tests/runtime/test_bucketed_aggregation.py \
 	tests/spark/test_bench.py tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py \
@@ -46,10 +46,10 @@ test-oldest: ## run the quick tests with the oldest supported versions of all de
 	PYTHON="$(PYTHON)" WORKERS=$(WORKERS) bash scripts/test_oldest.sh $(ONLY)
 
 quick: kernels ## run the tests without the long property tests, Spark and the browser
-	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
+	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/simulator --ignore tests/dashboard --ignore tests/spark </dev/null
 
 coverage: kernels ## run the quick tests and report which lines of the package they reach
-	$(BIN)/pytest -n $(WORKERS) --cov --cov-report= src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
+	$(BIN)/pytest -n $(WORKERS) --cov --cov-report= src lab tests --ignore tests/properties --ignore tests/simulator --ignore tests/dashboard --ignore tests/spark </dev/null
 	$(BIN)/coverage report --skip-covered --sort=cover
 
 faults: kernels ## kill embedded jobs, and drivers, Java processes, workers and executors on Spark, for many minutes

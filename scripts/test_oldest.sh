@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-long=(tests/docs tests/lab tests/packaging tests/properties tests/spark tests/dashboard/test_in_a_browser.py
+long=(tests/docs tests/lab tests/packaging tests/properties tests/simulator tests/spark tests/dashboard/test_in_a_browser.py
     tests/dashboard/test_dashboard_of_a_run.py)
 
 main() {

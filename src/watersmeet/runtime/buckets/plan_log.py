@@ -17,6 +17,7 @@ from pathlib import Path
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
+from watersmeet.files import flush_directory, make_directory
 from watersmeet.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 
@@ -64,18 +65,24 @@ class PlanLog:
         return self._read(batch)
 
     def _create(self, batch: int, plan: Plan | None) -> bool:
-        """Create the entry atomically if there is none; return whether it was created."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Create the entry atomically if there is none; return whether it was created.
+
+        It is on disk before the batch runs by it. Otherwise a power failure could change the plan of a replay.
+        """
+        make_directory(self.folder)
         temporary = self.folder / f"{uuid.uuid4().hex}.new"
-        temporary.write_bytes(
-            encode_frame(_KIND, {"batch": batch, "plan": None if plan is None else plan.to_dict()})[0]
-        )
+        content, _ = encode_frame(_KIND, {"batch": batch, "plan": None if plan is None else plan.to_dict()})
         try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(temporary, self._file(batch))
+            flush_directory(self.folder)
         except FileExistsError:
             return False
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         return True
 
     def _read(self, batch: int) -> Plan | None:
