@@ -45,7 +45,7 @@ test-long: kernels ## run the generated tests at twenty times the volume of `mak
 test-oldest: ## run the quick tests with the oldest supported versions of all dependencies
 	PYTHON="$(PYTHON)" WORKERS=$(WORKERS) bash scripts/test_oldest.sh $(ONLY)
 
-quick: kernels ## run the tests without the long property tests, Spark and the browser
+quick: kernels ## run the tests without the long property tests, the simulator, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/simulator --ignore tests/dashboard --ignore tests/spark </dev/null
 
 coverage: kernels ## run the quick tests and report which lines of the package they reach

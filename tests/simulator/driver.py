@@ -74,7 +74,7 @@ def draw_schedule(host: str, query: int, seed: int) -> Schedule:
     crashes = [Crash(rng.randint(1, writes), rng.choice([*Moment])) for _ in range(rng.choice(CRASHES))]
     processes = (
         Process(
-            tuple(rng.choice((1, 1, 2)) for _ in range(ARRIVALS)),
+            tuple(rng.choice((1, 1, 1, 2)) for _ in range(ARRIVALS)),
             tuple(rng.randrange(12) for _ in range(ARRIVALS)),
             crash,
         )
