@@ -83,22 +83,24 @@ def remove(place: Path) -> None:
 
 
 def one_flipped_bit(place: Path) -> None:
-    flip_bit(place, b"1.csv")
+    flip_bit(place, b".csv")
 
 
 @pytest.mark.parametrize("spoil", [one_flipped_bit, remove])
 def test_a_damaged_batch_record_stops_the_job_and_repair_names_it(job: Path, spoil: Callable[[Path], None]) -> None:
-    spoil(record(job, 1))
+    last = BATCHES - 1
+    state(job, last).unlink()  # the batch has to run again, over the files of its record
+    spoil(record(job, last))
     add(job, BATCHES)
     before = rows(job)
     refused = run(job)
     assert refused.exit_code == 1
-    assert str(record(job, 1)) in refused.stderr
+    assert str(record(job, last)) in refused.stderr
     assert "Traceback" not in refused.output
     assert rows(job) == before
     found = repair(job, "--json")
     assert found.exit_code == 1
-    assert [each["file"] for each in json.loads(found.stdout)["findings"]] == [str(record(job, 1))]
+    assert [each["file"] for each in json.loads(found.stdout)["findings"]] == [str(record(job, last))]
 
 
 # --- the manifest

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
 from watersmeet.operators import ordering
-from watersmeet.operators.aggregate import result_set
+from watersmeet.operators.aggregate import functions
 from watersmeet.operators.expressions import casts
 from watersmeet.operators.window_join import admission
 from watersmeet.runtime import planning
@@ -133,7 +133,7 @@ TIE_MUTANTS = (
 
 #: Caught by aggregations.
 SUM_MUTANTS = (
-    single_patch_mutant("AVG of decimals goes through Arrow's cast", result_set, "decimals_to_doubles", _arrows_cast),
+    single_patch_mutant("AVG of decimals goes through Arrow's cast", functions, "decimals_to_doubles", _arrows_cast),
 )
 
 #: Caught by one example each, under the same name in the tests.
