@@ -2,14 +2,14 @@
 
 Checkpoint files, plan logs, output owners, entries in Spark's state store and packets between Spark's stages have it.
 
-    {"watersmeet": "state", "version": 3, "header": 362, "crc32": "9f86d081"}
+    {"watersmeet": "state", "version": 3, "header": 000362, "crc32": "9f86d081"}
     {"batch": 12, …, "parts": [[1024, "1c291ca3"], [80, "60e05123"]]}
     …                                                       parts: any bytes, often none
 
 The first line has the kind of content, the format version, and the size and checksum of the header. The second line is
 the header: JSON, with the size and checksum of each part. So a reader can check and use one part without reading the
-others. Spaces behind the header and zeros behind a part let every part begin at a multiple of 64 bytes, as Arrow likes
-it. A frame holds no code.
+others. Spaces behind the header and zeros behind a part align every part to 64 bytes, as Arrow recommends.
+A frame holds no code.
 
 The digest of a frame is a hash of its header. A file names its predecessor by it, so an intact file in the wrong place
 is noticed too. The first line keeps its layout in every format version, so that a frame of another version is not

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.protocol import OperatorConfig
@@ -44,6 +45,15 @@ class Watermark:
     def start(cls, streams: Mapping[str, Lateness]) -> Watermark:
         """Return the watermark before the first batch."""
         return cls(MappingProxyType(dict(streams)), MappingProxyType({}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that batches change, as JSON values."""
+        return {"newest_us": dict(self.newest_us), "began_us": self.began_us, "value_us": self.value_us}
+
+    def resume(self, saved: Mapping[str, Any]) -> Watermark:
+        """Return the watermark of the same streams with the values of `to_dict`."""
+        newest_us = MappingProxyType(dict(saved["newest_us"]))
+        return replace(self, newest_us=newest_us, began_us=saved["began_us"], value_us=saved["value_us"])
 
     @property
     def largest_us(self) -> int:

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -212,17 +211,12 @@ class StateStore:
 
     def _header(self, after: CachedState) -> dict[str, Any]:
         ordered = [after.entries[id(part.value)] for part in after.parts]
-        watermark = after.state.watermark
         return {
             "signature": dict(self.signature),
             "token": after.token,
             "version": after.version,
             "next_place": after.next_place,
-            "watermark": {
-                "newest_us": dict(watermark.newest_us),
-                "began_us": watermark.began_us,
-                "value_us": watermark.value_us,
-            },
+            "watermark": after.state.watermark.to_dict(),
             "entries": [[e.place, e.name, e.input_number, e.kind, e.rows, e.size] for e in ordered],
         }
 
@@ -267,5 +261,4 @@ def _join_lines(text: str) -> str:
 
 
 def _restore_watermark(bucket: StateOwner, saved: dict[str, Any]) -> Watermark:
-    start = Watermark.start(bucket.lateness)
-    return Watermark(start.streams, MappingProxyType(dict(saved["newest_us"])), saved["began_us"], saved["value_us"])
+    return Watermark.start(bucket.lateness).resume(saved)

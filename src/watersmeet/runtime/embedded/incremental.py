@@ -10,9 +10,8 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -294,21 +293,14 @@ def _describe_stream(source: Stream | Relation) -> dict[str, Any]:
 
 def describe_run(run: EmbeddedRun) -> dict[str, Any]:
     """Return everything about a run between two batches that is not in the parts of its state, as JSON values."""
-    mark = run.watermark
     return {
-        "watermark": {"newest_us": dict(mark.newest_us), "began_us": mark.began_us, "value_us": mark.value_us},
+        "watermark": run.watermark.to_dict(),
         "ledger": {name: asdict(entry) for name, entry in run.ledger.items()},
     }
 
 
 def restore_run(run: EmbeddedRun, facts: Mapping[str, Any], parts: Sequence[SavedPart]) -> None:
     """Restore a new run of the same query from the values of `describe_run` and the parts of its state."""
-    mark = facts["watermark"]
-    run.watermark = replace(
-        run.watermark,
-        newest_us=MappingProxyType(mark["newest_us"]),
-        began_us=mark["began_us"],
-        value_us=mark["value_us"],
-    )
+    run.watermark = run.watermark.resume(facts["watermark"])
     run.ledger = {name: Ledger(**entry) for name, entry in facts["ledger"].items()}
     run.restore_state(parts)
