@@ -44,15 +44,16 @@ class Claim:
         return "holds with a difference" if self.difference else "holds"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; the difference is appended to our result."""
-        ours = f"{self.ours}; {self.difference}" if self.difference else self.ours
+        """Return plain values for JSON."""
         return {
             "id": self.id,
             "kind": self.kind,
             "statement": self.statement,
             "paper": _to_plain_values(self.paper),
-            "ours": _to_plain_values(ours),
+            "ours": _to_plain_values(self.ours),
             "holds": self.holds,
+            "verdict": self.verdict,
+            "difference": self.difference,
         }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet_lab.papers.claims import Claim, Value
+from watersmeet_lab.papers.errata import Erratum, list_errata
 from watersmeet_lab.papers.exhibit import Cell, Exhibit, Table
 from watersmeet_lab.papers.plots import draw_plot
 
@@ -34,7 +35,7 @@ def write_report(papers: Sequence[ReproducedPaper], made: str, out: Path) -> Pat
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:
         _write_paper(paper, out / paper.name)
-    claims = [_claim_details(claim) for paper in papers for claim in paper.claims]
+    claims = [claim.to_dict() for paper in papers for claim in paper.claims]
     (out / "claims.json").write_text(json.dumps(claims, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     index = out / "README.md"
     index.write_text(_index_page(papers, made), encoding="utf-8")
@@ -56,10 +57,6 @@ def format_value(value: Value | Cell) -> str:
     return f"{value:,.4f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.1f}".removesuffix(".0")
 
 
-def _claim_details(claim: Claim) -> dict[str, object]:
-    return {**claim.to_dict(), "verdict": claim.verdict, "difference": claim.difference}
-
-
 def _write_paper(paper: ReproducedPaper, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     lines = [f"# {paper.citation}", "", "[All papers](../README.md)", ""]
@@ -74,6 +71,8 @@ def _write_paper(paper: ReproducedPaper, folder: Path) -> None:
                 "\n".join([f"# {table.title}", "", *_markdown_table(table), ""]), encoding="utf-8"
             )
         lines += [*_verdict_table(exhibit.claims), ""]
+    if errata := list_errata(paper.name):
+        lines += ["## Errata", "", *_errata_table(errata), ""]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
@@ -94,6 +93,11 @@ def _verdict_table(claims: Iterable[Claim]) -> list[str]:
         if rows
         else []
     )
+
+
+def _errata_table(errata: Sequence[Erratum]) -> list[str]:
+    rows = tuple((each.place, each.printed, each.correct, each.shown_by) for each in errata)
+    return _markdown_table(Table("errata", "", ("place", "printed", "correct", "shown by"), rows))
 
 
 def _difference_suffix(claim: Claim) -> str:
@@ -117,6 +121,8 @@ def _index_page(papers: Sequence[ReproducedPaper], made: str) -> str:
     )
     for paper in papers:
         lines += ["", f"## {paper.citation}", ""]
+        if list_errata(paper.name):
+            lines.append(f"- [Errata]({paper.name}/README.md#errata): places where the paper contradicts itself")
         lines += [
             f"- [{exhibit.title}]({paper.name}/README.md#{_heading_anchor(exhibit.title)})"
             for exhibit in paper.exhibits

@@ -35,9 +35,11 @@ def test_a_claim_that_does_not_hold_needs_a_reason() -> None:
         Claim("", "shape", "A beats B", "twice", "thrice", holds=True)
 
 
-def test_a_claim_as_json_has_six_fields_and_includes_the_difference() -> None:
+def test_a_claim_as_json_states_verdict_and_difference_in_fields_of_their_own() -> None:
     claim = shape_claim("t.g", "A beats B", "twice", "by half", holds=True, difference="by less")
-    times_text = json.loads(json.dumps(claim.to_dict()))
-    assert list(times_text) == ["id", "kind", "statement", "paper", "ours", "holds"]
-    assert times_text["ours"] == "by half; by less"
+    fields = json.loads(json.dumps(claim.to_dict()))
+    assert list(fields) == ["id", "kind", "statement", "paper", "ours", "holds", "verdict", "difference"]
+    assert fields["ours"] == "by half"
+    assert fields["verdict"] == "holds with a difference"
+    assert fields["difference"] == "by less"
     assert exact_claim("t.h", "costs", paper=(1, 2), ours=(1, 2)).to_dict()["paper"] == [1, 2]

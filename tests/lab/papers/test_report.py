@@ -57,7 +57,7 @@ def test_a_paper_is_reproduced_quickly_with_pages_plots_tables_and_a_verdict_for
 def check_json_claims(report: PaperReport) -> None:
     assert report.claims
     for claim in report.claims:
-        assert set(claim) == {"id", "kind", "statement", "paper", "ours", "holds"}
+        assert set(claim) == {"id", "kind", "statement", "paper", "ours", "holds", "verdict", "difference"}
         assert claim["kind"] in ("exact", "shape")
         assert isinstance(claim["holds"], bool)
         assert claim["id"].startswith(f"{report.name}.")
