@@ -25,7 +25,7 @@ from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError, WatersmeetError
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 

@@ -13,13 +13,12 @@ from typing import Any
 
 from tests.properties.mutants.mutant import Mutant, Original, Patch
 from watersmeet import files as our_files
-from watersmeet import framing
+from watersmeet import framing, sinks
 from watersmeet.checkpoint import contents, owner, store
 from watersmeet.checkpoint.repair import findings
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded import incremental
-from watersmeet.sinks import result_files
-from watersmeet.sinks.formats import SINK_FORMATS
+from watersmeet.sinks import SINK_FORMATS
 
 from . import checkpoint_checks as checks
 from .checkpoint_checks import Check
@@ -287,7 +286,7 @@ MUTANTS = (
     _mutant(
         "a batch that runs again adds its rows",
         checks.check_crashes,
-        Patch(result_files.PartFileSink, "_part", _another_file_each_time),
+        Patch(sinks.PartFileSink, "_part", _another_file_each_time),
     ),
     _mutant("files are not flushed", checks.check_order, Patch(store, "write_atomically", _not_flushed)),
     _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _return_constant(None))),
@@ -295,7 +294,7 @@ MUTANTS = (
     _mutant(
         "rows are not flushed before the commit",
         checks.check_order,
-        Patch(result_files, "write_table", _rows_not_flushed),
+        Patch(sinks, "write_table", _rows_not_flushed),
     ),
     _mutant(
         "the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _return_constant(True))

@@ -23,7 +23,7 @@ from tests.oracle import as_multiset, table_rows
 from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import watersmeet as wm
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 

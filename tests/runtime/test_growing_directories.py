@@ -17,7 +17,7 @@ from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.binding import bind_query
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource

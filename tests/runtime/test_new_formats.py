@@ -19,9 +19,7 @@ from tests.cli.conftest import QUERY
 from watersmeet.cli import main as cli
 from watersmeet.errors import InputError
 from watersmeet.runtime.spark.streaming_start import StreamSink
-from watersmeet.sinks import formats as sink_formats
-from watersmeet.sinks.formats import SinkFormat
-from watersmeet.sinks.result_files import PartFileSink, list_part_files
+from watersmeet.sinks import SINK_FORMATS, PartFileSink, SinkFormat, list_part_files
 from watersmeet.sources import feeds
 from watersmeet.sources import formats as source_formats
 from watersmeet.sources.files import read_file_in_batches
@@ -41,7 +39,7 @@ def write_bars(table: pa.Table, path: Path) -> None:
 @pytest.fixture(autouse=True)
 def _bars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(source_formats.SOURCE_FORMATS, ".psv", SourceFormat(read_bars))
-    monkeypatch.setitem(sink_formats.SINK_FORMATS, ".psv", SinkFormat(write_bars, spark_name=None))
+    monkeypatch.setitem(SINK_FORMATS, ".psv", SinkFormat(write_bars, spark_name=None))
 
 
 def run_cli(directory: Path, *options: object) -> Any:

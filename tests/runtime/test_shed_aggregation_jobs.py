@@ -20,7 +20,7 @@ import watersmeet as wm
 from watersmeet.cli.main import app
 from watersmeet.runtime.embedded.finite_input import read_input_streams, split_input
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 

@@ -15,7 +15,7 @@ from watersmeet.cli.declare import ReadMode, open_file_stream
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 

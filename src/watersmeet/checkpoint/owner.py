@@ -18,7 +18,7 @@ from pathlib import Path
 from watersmeet.errors import InputError
 from watersmeet.files import flush_directory, make_directory, write_atomically
 from watersmeet.framing import DamagedFileError, encode_frame, read_frame
-from watersmeet.sinks.formats import SINK_FORMATS
+from watersmeet.sinks import SINK_FORMATS
 from watersmeet.sources.files import is_data_file
 
 OWNER_FILE = "_watersmeet_owner.json"

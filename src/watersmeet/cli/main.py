@@ -22,7 +22,7 @@ import watersmeet as wm
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
 from watersmeet.cli.lab import add_lab_commands
 from watersmeet.errors import InputError
-from watersmeet.sinks.formats import SINK_FORMATS
+from watersmeet.sinks import SINK_FORMATS
 
 if TYPE_CHECKING:
     from watersmeet.cli.declare import ReadMode

@@ -40,8 +40,7 @@ from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet.sinks.formats import SINK_FORMATS, format_json_line
-from watersmeet.sinks.result_files import PartFileSink, check_output_path, write_table
+from watersmeet.sinks import SINK_FORMATS, PartFileSink, check_output_path, format_json_line, write_table
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.feeds import PathFeed, make_feed

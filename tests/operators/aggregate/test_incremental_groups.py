@@ -13,7 +13,7 @@ import watersmeet as wm
 from tests.oracle import as_multiset, evaluations, every_instants, table_rows
 from tests.oracle.values import Instant
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
-from watersmeet.sinks.result_files import PartFileSink
+from watersmeet.sinks import PartFileSink
 from watersmeet.sources.binding import bind_query
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource

@@ -27,7 +27,7 @@ from watersmeet.checkpoint.contents import (
 )
 from watersmeet.checkpoint.owner import owner_path, read_owner
 from watersmeet.framing import DamagedFileError
-from watersmeet.sinks.result_files import list_part_files
+from watersmeet.sinks import list_part_files
 
 ASIDE = ".damaged"
 _START_AGAIN = "start again with a new checkpoint and a new output directory"

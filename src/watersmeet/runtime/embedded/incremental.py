@@ -32,7 +32,7 @@ from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
 from watersmeet.runtime.ledger import Ledger
-from watersmeet.sinks.result_files import list_part_files
+from watersmeet.sinks import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.units import format_bytes

@@ -24,7 +24,7 @@ from watersmeet.runtime.spark.load_controller import LoadController
 from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.runtime.spark.running_query import QueryRecord, RunningQuery
 from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES, summarize_spark_errors
-from watersmeet.sinks.formats import SINK_FORMATS
+from watersmeet.sinks import SINK_FORMATS
 from watersmeet.sources.durations import Duration, parse_duration_us
 from watersmeet.stats.stream_stats import StreamStats
 
