@@ -28,8 +28,8 @@ from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.runtime.job import Job, make_job
 from watersmeet.runtime.ledger import Ledger
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan
-from watersmeet.sources.binding import Sources
-from watersmeet.sources.declarations import Duration, parse_duration_us, relation, stream
+from watersmeet.sources.declarations import Sources, relation, stream
+from watersmeet.sources.times import Duration, parse_duration_us
 from watersmeet.sql.parsing import parse
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats

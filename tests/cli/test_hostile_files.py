@@ -23,8 +23,8 @@ from watersmeet.cli.jobfile import read_job_file
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
 from watersmeet.operators.arrow_arrays import null_array
-from watersmeet.sources.durations import parse_duration_us
-from watersmeet.sources.formats import MAX_NESTING
+from watersmeet.sources.files import MAX_NESTING
+from watersmeet.sources.times import parse_duration_us
 from watersmeet.stats.stream_stats import read_stats
 
 

@@ -36,7 +36,7 @@ from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_
 from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
 from watersmeet.runtime.spark.processor import merge_finite, run_finite
 from watersmeet.runtime.spark.spark_types import to_spark_schema
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 CHUNKS = 10
 SEEDS = scale_volume(10)

@@ -18,8 +18,7 @@ from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
 from watersmeet.sinks import PartFileSink
-from watersmeet.sources.binding import bind_query
-from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.declarations import Relation, Stream, bind_query
 from watersmeet.sources.directories import FileSource
 
 QUERY = "SELECT a.k, a.id AS left_id, b.id AS right_id FROM a [RANGE 10 SECONDS], b [ROWS 4] WHERE a.k = b.k"

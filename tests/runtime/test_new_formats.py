@@ -21,9 +21,7 @@ from watersmeet.errors import InputError
 from watersmeet.runtime.spark.streaming_start import StreamSink
 from watersmeet.sinks import SINK_FORMATS, PartFileSink, SinkFormat, list_part_files
 from watersmeet.sources import feeds
-from watersmeet.sources import formats as source_formats
-from watersmeet.sources.files import read_file_in_batches
-from watersmeet.sources.formats import SourceFormat
+from watersmeet.sources.files import SOURCE_FORMATS, SourceFormat, read_file_in_batches
 
 ROWS = "k|ts\n1|2024-01-01T00:00:00Z\n"
 
@@ -38,7 +36,7 @@ def write_bars(table: pa.Table, path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(source_formats.SOURCE_FORMATS, ".psv", SourceFormat(read_bars))
+    monkeypatch.setitem(SOURCE_FORMATS, ".psv", SourceFormat(read_bars))
     monkeypatch.setitem(SINK_FORMATS, ".psv", SinkFormat(write_bars, spark_name=None))
 
 
@@ -83,7 +81,7 @@ def test_a_batch_that_runs_again_in_another_format_replaces_the_new_one(tmp_path
 def test_a_directory_with_files_of_a_new_format_is_not_an_empty_output_directory(
     bars: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(source_formats.SOURCE_FORMATS, ".psv")  # a format that is only written
+    monkeypatch.delitem(SOURCE_FORMATS, ".psv")  # a format that is only written
     for name in "ab":
         (bars / name).mkdir()
         (bars / name / "0.csv").write_text(ROWS.replace("|", ","))

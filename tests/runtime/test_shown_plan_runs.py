@@ -16,7 +16,7 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.window_join.tactics.registry import TACTICS
 from watersmeet.runtime.planning import MIN_PLANNING_ROWS
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 BAND = "a.x >= b.x - 2 AND a.x <= b.x + 2 AND b.x >= c.x - 2 AND b.x <= c.x + 2"
 #: Conditions by name, with the streams they join.

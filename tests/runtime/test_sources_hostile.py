@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from watersmeet.algebra.windows import MAX_TIME_US
 from watersmeet.errors import InputError
-from watersmeet.sources.declarations import parse_duration_us, stream
-from watersmeet.sources.times import extract_event_times_us
+from watersmeet.sources.declarations import stream
+from watersmeet.sources.times import extract_event_times_us, parse_duration_us
 
 
 def _parquet_bytes(tmp_path: Path) -> bytes:

@@ -16,7 +16,7 @@ from tests.oracle import as_multiset, table_rows
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.runtime.embedded.run import start_bound_run
-from watersmeet.sources.binding import Sources, bind_query
+from watersmeet.sources.declarations import Sources, bind_query
 
 MS_US = 1_000
 LATENESS_US = 2 * MS_US

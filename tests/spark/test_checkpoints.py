@@ -21,7 +21,7 @@ from watersmeet.checkpoint.store import lock_checkpoint
 from watersmeet.cli.spark import SparkJob, run_streaming_query
 from watersmeet.runtime.buckets.execution_plan import build_execution_plan
 from watersmeet.runtime.spark.spark_errors import translate_errors
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 from .sessions import open_small_session
 

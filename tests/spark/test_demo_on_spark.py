@@ -18,7 +18,7 @@ from watersmeet.cli.demo.engines import SPARK, DemoEngine
 from watersmeet.cli.demo.flights import Tables, load_flights, times_us
 from watersmeet.cli.demo.replay import DAY_US, Replay, write_aircraft_query
 from watersmeet.metrics.batch import BatchMetrics, Observer
-from watersmeet.sources.binding import Sources
+from watersmeet.sources.declarations import Sources
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.properties.generators.arrival_orders import arrive_in_any_batches, ar
 from tests.properties.generators.join_cases import generate_case
 from tests.spark.queries import build_sources, collect_rows, table_to_rows
 from watersmeet.runtime.buckets.execution_plan import build_execution_plan
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 from ..properties.engine import assert_same
 from ..volume import scale_volume

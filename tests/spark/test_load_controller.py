@@ -19,7 +19,7 @@ from watersmeet.runtime.background import BackgroundError
 from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
 from watersmeet.runtime.spark.load_controller import LoadController, keep_up
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 
 def split_in_fifths(name: str) -> list[pa.Table]:

@@ -16,7 +16,7 @@ from tests.spark.queries import collect_rows, forget_batch, run_available, table
 from watersmeet.runtime.buckets.plan_log import NO_BATCH, PlanLog, PlannedDrops, check_drop_seed
 from watersmeet.runtime.planning import choose_spark_plan, make_default_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 from ..properties.engine import Rows
 from .test_sources import TABLES, build_streams, split_in_halves, streaming_frame

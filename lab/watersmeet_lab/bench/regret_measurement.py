@@ -27,7 +27,7 @@ from watersmeet.planner.search import enumerate_plans
 from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import explain_sample, read_planning_sample
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 from watersmeet_lab.bench.expected_rows import have_same_rows
 from watersmeet_lab.bench.regret_workloads import RegretWorkload
 

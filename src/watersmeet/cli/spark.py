@@ -21,7 +21,7 @@ from watersmeet.extras import SPARK, find_missing_module, require_extra
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.first_files import refuse_empty_sources, wait_for_first_files
 from watersmeet.runtime.java import check_java, find_java_problem
-from watersmeet.sources.binding import Sources
+from watersmeet.sources.declarations import Sources
 from watersmeet.sources.feeds import PathFeed
 
 

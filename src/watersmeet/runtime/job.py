@@ -26,9 +26,8 @@ from watersmeet.runtime.embedded.adaptive import StartingPlan
 from watersmeet.runtime.embedded.run import EmbeddedRun, start_bound_run
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan, explain_run
 from watersmeet.runtime.statistics import infer_schema_from_stats
-from watersmeet.sources.binding import Sources, undeclared_source_error
-from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.durations import Duration
+from watersmeet.sources.declarations import Relation, Sources, Stream, undeclared_source_error
+from watersmeet.sources.times import Duration
 from watersmeet.sql.binder import bind
 from watersmeet.stats.stream_stats import StreamStats
 

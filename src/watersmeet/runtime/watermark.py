@@ -9,8 +9,7 @@ from typing import Any
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.protocol import OperatorConfig
-from watersmeet.sources.binding import Sources
-from watersmeet.sources.declarations import Stream
+from watersmeet.sources.declarations import Sources, Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Streams and relations as the caller declares them.
+"""Streams and relations as the caller declares them, and queries bound to their schemas.
 
 Finite tables can be split into batches by event time over all streams together. A long run then shows its progress, and
 needs memory for its windows, not for all its matches at once. No row of a later batch lies before the watermark of an
@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.render import html_code, html_table
 from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
 from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InputError
-from watersmeet.sources.durations import Duration, parse_duration_us
 from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, RowSource, SparkFeed, make_feed
-from watersmeet.sources.times import extract_event_times_us
+from watersmeet.sources.times import Duration, extract_event_times_us, parse_duration_us
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-__all__ = ["Duration", "Relation", "Stream", "parse_duration_us", "relation", "split_tables_by_time", "stream"]
-
 
 #: Approximate rows of all streams together in one batch.
 BATCH_ROWS = 1 << 19
@@ -204,3 +203,28 @@ def _choose_cut_times(
     inner = np.unique(np.partition(times, places)[places]) if places.size else np.empty(0, np.int64)
     first, last = int(times.min()), int(times.max()) + 1
     return np.unique(np.concatenate([[first], inner, [last]])).astype(np.int64)
+
+
+Sources = Mapping[str, Stream | Relation]
+
+
+def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
+    """Bind the query to the schemas that its sources declare."""
+    parsed = parse(query) if isinstance(query, str) else query
+    for name, source in sources.items():
+        if not isinstance(source, Stream | Relation):
+            raise undeclared_source_error(name, source)
+    return bind(parsed, {name: source.to_schema(name) for name, source in sources.items()})
+
+
+def undeclared_source_error(name: str, source: object) -> InputError:
+    """Return the error for a source that is neither a stream nor a relation."""
+    return InputError(
+        f'source "{name}" is a {type(source).__name__}',
+        hint="declare it with wm.stream(source, time=...) or wm.relation(source)",
+    )
+
+
+def read_all_rows(source: Stream | Relation) -> pa.Table:
+    """Read a finite source into one table."""
+    return pa.concat_tables(source.batches())

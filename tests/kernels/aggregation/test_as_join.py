@@ -15,7 +15,7 @@ from watersmeet.kernels.aggregation.arguments import AggregationCounters, EntryC
 from watersmeet.kernels.aggregation.as_join import as_join_definition
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config, build_layout
 from watersmeet.operators.aggregate.tables import JoinTables
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 ENTRIES, INPUTS = 15, 3
 

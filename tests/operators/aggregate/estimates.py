@@ -6,7 +6,7 @@ import watersmeet as wm
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.build import build_shedding_operator
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_operator
-from watersmeet.sources.binding import Sources, read_all_rows
+from watersmeet.sources.declarations import Sources, read_all_rows
 
 
 def run_estimates(bound: BoundQuery, sources: Sources) -> EmbeddedRun:

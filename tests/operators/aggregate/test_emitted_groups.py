@@ -17,7 +17,7 @@ from tests.volume import scale_volume
 from watersmeet.errors import QueryError, WatersmeetError
 from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.operator import AggregateOperator
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 Row = tuple[Any, ...]
 Timeline = Mapping[str, list[Any]]

@@ -16,7 +16,7 @@ from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.generators.aggregation_cases import SavedStateParts
 from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.operator import AggregateOperator
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 Row = tuple[Any, ...]
 Timeline = Mapping[str, list[Any]] | list[int]

@@ -14,8 +14,7 @@ from tests.oracle import as_multiset, evaluations, every_instants, table_rows
 from tests.oracle.values import Instant
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.sinks import PartFileSink
-from watersmeet.sources.binding import bind_query
-from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.declarations import Relation, Stream, bind_query
 from watersmeet.sources.directories import FileSource
 
 SECOND = 1_000_000

@@ -19,7 +19,7 @@ from tests.oracle import evaluations, every_instants
 from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate import functions
 from watersmeet.operators.aggregate.functions import AGGREGATE_FUNCTIONS, AggregateFunction, GroupState
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 from watersmeet.sql import aggregates
 from watersmeet.sql.aggregates import AGGREGATES, AggregateSignature, AggregateTypes
 from watersmeet.sql.coercion import convert_to

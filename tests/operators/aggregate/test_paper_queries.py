@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.sources.binding import Sources
+from watersmeet.sources.declarations import Sources
 
 HOUR_US = 3_600_000_000
 

@@ -7,7 +7,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.operators.aggregate.config import build_aggregate_config
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 QUERY = """SELECT SUM(a.v) AS total FROM a [RANGE 3 SECONDS], b [RANGE 1 SECOND], c [RANGE 2 SECONDS]
 WHERE a.k = b.k AND a.k = c.k GROUP BY a.v"""

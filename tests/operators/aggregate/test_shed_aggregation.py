@@ -13,7 +13,7 @@ import pytest
 import watersmeet as wm
 from tests.operators.aggregate.estimates import run_estimates
 from watersmeet.errors import InputError, PlanError
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 GROUPED = """
     SELECT a.g AS g, COUNT(*) AS n, COUNT(a.x) AS present, SUM(a.x) AS total,

@@ -12,7 +12,7 @@ import watersmeet as wm
 from tests.operators.aggregate.estimates import run_estimates
 from tests.operators.aggregate.test_emitted_groups import collect_emitted_rows
 from tests.operators.aggregate.test_shed_aggregation import round_rows, streams_of, tables_of
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 COUNTS = "SELECT s.k, COUNT(*) AS n, SUM(s.x) AS total FROM s [RANGE 0 SECONDS] GROUP BY s.k EVERY {} MICROSECONDS"
 

@@ -25,7 +25,7 @@ from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_
 from watersmeet.runtime.buckets.packets import Packet, decode_packets
 from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.buckets.state_store import HEADER_FRAME, StatefulStep, StateStore
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 BUCKETS = PARTITIONS = 4
 WORKERS = 3

@@ -13,7 +13,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.runtime.buckets.bucket_grid import GridStore
 from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 THETA = (
     "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"

@@ -20,8 +20,7 @@ from watersmeet.runtime.buckets.packets import (
     encode_table,
     encode_table_to_buffer,
 )
-from watersmeet.sources.files import read_file_in_batches
-from watersmeet.sources.formats import BATCH_ROWS
+from watersmeet.sources.files import BATCH_ROWS, read_file_in_batches
 
 TABLE = pa.table(
     {"k": pa.array([1, None, 3]), "word": ["a", "", None], "ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))}

@@ -9,7 +9,7 @@ import watersmeet as wm
 from watersmeet.framing import encode_frame
 from watersmeet.runtime.buckets.execution_plan import build_execution_plan
 from watersmeet.runtime.buckets.state_store import HEADER_FRAME, StatefulStep, StateStore
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 
 from .spark_host import FakeMapState, FakeValueState
 

@@ -34,7 +34,7 @@ from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.planning import choose_spark_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
 from watersmeet.runtime.spark.load_controller import LoadController
-from watersmeet.sources.binding import bind_query
+from watersmeet.sources.declarations import bind_query
 from watersmeet_lab.bench.spark.streaming_run import benchmark_session
 
 #: Event time that one file covers.

@@ -25,8 +25,7 @@ from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
 from watersmeet.runtime.embedded.run import collect_with_metrics
-from watersmeet.sources.binding import Sources
-from watersmeet.sources.declarations import Stream
+from watersmeet.sources.declarations import Sources, Stream
 from watersmeet.sources.directories import write_numbered_files
 
 #: Takes a query, its streams, a plan, an observer of every batch, and the seconds between two batches of a paced run.

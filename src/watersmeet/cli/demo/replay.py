@@ -17,7 +17,7 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.cli.demo.flights import Tables, TimesUs, times_us
 from watersmeet.errors import InternalError
-from watersmeet.sources.binding import Sources
+from watersmeet.sources.declarations import Sources
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

@@ -38,8 +38,7 @@ from watersmeet.runtime.buckets.packing import PackedInput, Packer
 from watersmeet.runtime.buckets.plan_log import PlanLog, PlannedDrops
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_volumes, read_planning_input
 from watersmeet.runtime.watermark import collect_lateness
-from watersmeet.sources.binding import Sources, read_all_rows
-from watersmeet.sources.declarations import Stream
+from watersmeet.sources.declarations import Sources, Stream, read_all_rows
 from watersmeet.stats.stream_stats import StreamStats
 
 Config = JoinConfig | AggregateConfig

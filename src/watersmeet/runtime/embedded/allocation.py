@@ -56,7 +56,7 @@ from watersmeet.planner.models.kang_limited import (
 )
 from watersmeet.planner.workload import Workload, length_to_seconds
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_operator, start_run
-from watersmeet.sources.binding import Sources, bind_query
+from watersmeet.sources.declarations import Sources, bind_query
 
 #: Name of the strategy that uses the optimum by formula.
 BEST = "best"

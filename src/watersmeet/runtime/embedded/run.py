@@ -37,8 +37,7 @@ from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, Star
 from watersmeet.runtime.ledger import Ledger, render_ledger_html
 from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Watermark, collect_lateness
-from watersmeet.sources.binding import Sources, bind_query, read_all_rows
-from watersmeet.sources.declarations import Stream
+from watersmeet.sources.declarations import Sources, Stream, bind_query, read_all_rows
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.units import format_count

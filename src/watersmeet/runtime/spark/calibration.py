@@ -33,8 +33,7 @@ from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.session import session
 from watersmeet.runtime.watermark import Watermark, collect_lateness
-from watersmeet.sources.binding import bind_query, read_all_rows
-from watersmeet.sources.declarations import stream
+from watersmeet.sources.declarations import bind_query, read_all_rows, stream
 from watersmeet.sources.directories import write_numbered_files
 from watersmeet.sources.times import extract_event_times_us
 

@@ -24,7 +24,7 @@ from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.runtime.spark.spark_errors import summarize_error, summarize_spark_errors
 from watersmeet.runtime.spark.streaming_start import AVAILABLE_NOW, StreamSink
 from watersmeet.runtime.spark.ui_names import describe_jobs, describe_query, ui_name
-from watersmeet.sources.binding import Sources
+from watersmeet.sources.declarations import Sources
 
 ShowBatch = Callable[[int, pa.Table], None]
 

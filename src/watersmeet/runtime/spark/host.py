@@ -35,8 +35,7 @@ from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.spark_types import to_spark_schema
 from watersmeet.runtime.spark.ui_names import describe_jobs, describe_query
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories
-from watersmeet.sources.binding import Sources, bind_query
-from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.declarations import Relation, Sources, Stream, bind_query
 from watersmeet.stats.stream_stats import StreamStats
 
 

@@ -25,7 +25,7 @@ from watersmeet.runtime.spark.progress_events import ProgressEvents
 from watersmeet.runtime.spark.running_query import QueryRecord, RunningQuery
 from watersmeet.runtime.spark.spark_errors import SPARK_FAILURES, summarize_spark_errors
 from watersmeet.sinks import SINK_FORMATS
-from watersmeet.sources.durations import Duration, parse_duration_us
+from watersmeet.sources.times import Duration, parse_duration_us
 from watersmeet.stats.stream_stats import StreamStats
 
 #: Trigger of a query that processes the available data and ends.
