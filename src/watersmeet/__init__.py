@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         stream,
     )
     from watersmeet.runtime.spark.running_query import RunningQuery
+    from watersmeet.sources.arrival import ARRIVAL, ArrivalTime
     from watersmeet.sources.declarations import Relation, Stream
     from watersmeet.stats.stream_stats import StreamStats, stats
 
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "ARRIVAL",
+    "ArrivalTime",
     "BatchMetrics",
     "Budget",
     "CostedPlan",
@@ -108,6 +111,8 @@ __all__ = [
 
 #: Modules of the public names that `watersmeet.api` does not define.
 _HOMES = {
+    "ARRIVAL": "watersmeet.sources.arrival",
+    "ArrivalTime": "watersmeet.sources.arrival",
     "Index": "watersmeet.algebra.plan",
     "Plan": "watersmeet.algebra.plan",
     "Query": "watersmeet.algebra.query",

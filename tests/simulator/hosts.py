@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from watersmeet.runtime.buckets.state_store import StatefulStep, StateOwner, Sta
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import FileSource
+from watersmeet.sources.directories import FileSource, InputFile
 
 from .faults import Faults, SimulatedDisk
 from .scenario import LATENESS_US, Rows, Scenario, count_rows
@@ -73,9 +73,9 @@ class RememberedFiles(FileSource):
     tables: list[pa.Table] = field(default_factory=list)
     was_read: Callable[[list[str]], None] = lambda names: None
 
-    def read_new_files(self, names: list[str]) -> pa.Table:
-        self.was_read(names)
-        return super().read_new_files(names)
+    def read_new_files(self, files: Sequence[InputFile]) -> pa.Table:
+        self.was_read([file.name for file in files])
+        return super().read_new_files(files)
 
     def _read_file(self, name: str) -> pa.Table:
         return self.tables[int(Path(name).stem)]

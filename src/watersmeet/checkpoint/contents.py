@@ -249,10 +249,13 @@ def encode_manifest(
 
 def encode_record(batch: int, files: BatchInputs, previous: str) -> tuple[bytes, str]:
     """Return the bytes and the digest of a batch record; `previous` is the digest of the record before it."""
-    entries = {
-        stream: [[file.name, file.size_bytes, file.modified_ns] for file in listed] for stream, listed in files.items()
-    }
+    entries = {stream: [_list_file_values(file) for file in listed] for stream, listed in files.items()}
     return encode_frame(FileKind.RECORD, {"batch": batch, "previous": previous, "files": entries})
+
+
+def _list_file_values(file: InputFile) -> list[str | int]:
+    stamp = [] if file.arrived_us is None else [file.arrived_us]  # absent, as in checkpoints of earlier versions
+    return [file.name, file.size_bytes, file.modified_ns, *stamp]
 
 
 def encode_parts(batch: int, blobs: Sequence[bytes | memoryview]) -> tuple[bytes, tuple[PartPlace, ...]]:

@@ -17,6 +17,7 @@ from typing import Any
 import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
+from watersmeet.sources.arrival import ArrivalClock
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.files import is_directory, refuse_missing
@@ -128,7 +129,7 @@ def _parse_schema(name: str, text: str) -> dict[str, str]:
 
 def _stream_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "time": settings["time"],
+        "time": wm.ARRIVAL if settings["time"] == wm.ARRIVAL.value else settings["time"],
         "unit": settings.get("unit"),
         "lateness": settings.get("lateness", 0),
         "idle": settings.get("idle"),
@@ -142,6 +143,8 @@ def open_file_stream(path: str, settings: Mapping[str, Any], *, reading: ReadMod
         return wm.stream(path, **arguments, follow=reading is ReadMode.ON_SPARK and is_directory(Path(path)))
     refuse_missing(Path(path), hint="create the directory first; it may be empty")
     declared = wm.stream([], **arguments)  # `wm.stream` checks the settings
+    if declared.stamped:
+        return replace(declared, feed=FileSource(Path(path), None, clock=ArrivalClock()))
     return replace(declared, feed=FileSource(Path(path), declared.time))
 
 

@@ -19,6 +19,7 @@ from watersmeet.algebra.render import html_code, html_table
 from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
 from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InputError
+from watersmeet.sources.arrival import ARRIVAL, ARRIVAL_COLUMN, ArrivalTime
 from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, RowSource, SparkFeed, make_feed
 from watersmeet.sources.times import Duration, extract_event_times_us, parse_duration_us
 from watersmeet.sql.binder import bind
@@ -45,6 +46,7 @@ class Stream:
     lateness_us: int = 0
     idle_us: int | None = None
     unit: str | None = None
+    stamped: bool = False  # rows have no time of their own; they get the time of their arrival
 
     def __repr__(self) -> str:
         return f"Stream({', '.join([str(self.feed), *self._describe_options()])})"
@@ -55,9 +57,10 @@ class Stream:
     def _describe_options(self) -> list[str]:
         lateness = format_sql_duration(self.lateness_us).lower() if self.lateness_us else None
         idle = None if self.idle_us is None else format_sql_duration(self.idle_us).lower()
-        options = {"time": self.time, "unit": self.unit, "lateness": lateness, "idle": idle}
+        options = {"unit": self.unit, "lateness": lateness, "idle": idle}
+        time = "time=ARRIVAL" if self.stamped else f"time={self.time!r}"
         follow = ["follow=True"] if isinstance(self.feed, PathFeed) and self.feed.follow is not None else []
-        return [f"{name}={value!r}" for name, value in options.items() if value is not None] + follow
+        return [time, *(f"{name}={value!r}" for name, value in options.items() if value is not None), *follow]
 
     @property
     def schema(self) -> pa.Schema:
@@ -125,7 +128,7 @@ class Relation:
 def stream(
     source: RowSource,
     *,
-    time: str,
+    time: str | ArrivalTime,
     unit: str | None = None,
     lateness: Duration = 0,
     idle: Duration | None = None,
@@ -137,19 +140,28 @@ def stream(
     `unit` is the unit in which an integer time column counts since 1970: "s", "ms", "us" or "ns". Without one it counts
     microseconds, and a column whose values look like another unit is refused. Results show the column's own values.
 
+    With `time=ARRIVAL`, every row gets the time at which its batch was read, in a column `arrival_time`. A replayed
+    batch gets the same times again.
+
     A path is finite data: the files that exist now. With `follow`, a directory is an unbounded stream: files that
     appear later are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
 
     >>> stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
     Stream(table of 1 row, time='ts', lateness='5 seconds')
     """
-    if not isinstance(time, str):
+    if not isinstance(time, str | ArrivalTime):
         raise InputError(f"the time column is given by its name, not as a {type(time).__name__}")
+    if time is ARRIVAL and unit is not None:
+        raise InputError("rows stamped on arrival have no integer times", hint="leave unit out")
     lateness_us = parse_duration_us(lateness, "a lateness")
     idle_us = None if idle is None else parse_duration_us(idle, "an idle timeout")
     if files_per_batch is not None and not follow:
         raise InputError("files_per_batch is for a directory that is followed", hint="set follow=True as well")
     following = FollowOptions(files_per_batch) if follow else None
+    if isinstance(time, ArrivalTime):
+        return Stream(
+            make_feed(source, None, following, stamped=True), ARRIVAL_COLUMN, lateness_us, idle_us, stamped=True
+        )
     return Stream(make_feed(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
 
 

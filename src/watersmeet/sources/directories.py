@@ -7,14 +7,15 @@ move it in.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError, InternalError
+from watersmeet.sources.arrival import ArrivalClock, add_arrival_field, stamp_rows
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
 from watersmeet.sources.schemas import describe_schema_difference
 
@@ -24,21 +25,26 @@ MAX_FILES_PER_BATCH = 64
 
 @dataclass
 class FileSource:
-    """Directory (or one file) as a feed: the first file determines the schema, and every later file has to match it."""
+    """Directory (or one file) as a feed: the first file determines the schema, and every later file has to match it.
+
+    With a `clock`, rows are stamped with the time at which their batch was chosen, which is part of the batch's record.
+    """
 
     path: Path
     time: str | None
     known_schema: pa.Schema | None = None
     seen: set[str] = field(default_factory=set)
+    clock: ArrivalClock | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the first file."""
+        """Schema of the first file, with the time of arrival if rows are stamped."""
         if self.known_schema is None:
             first = self.list_new_files()[:1]
             if not first:
                 raise InputError(f'directory "{self.path}" has no data files yet')
-            self.known_schema = self._read_file(first[0]).schema
+            in_file = self._read_file(first[0]).schema
+            self.known_schema = in_file if self.clock is None else add_arrival_field(in_file)
         return self.known_schema
 
     @property
@@ -49,7 +55,7 @@ class FileSource:
     def peek(self) -> pa.Table | None:
         """Return the rows of the next file without marking it as read; None if there is no file."""
         first = self.list_new_files()[:1]
-        return self._cast_to_schema(first[0], self._read_file(first[0])) if first else None
+        return self._read_and_stamp(self.describe_files(first)[0]) if first else None
 
     def batches(self) -> Iterator[pa.Table]:
         """Refuse: a growing directory is read by file name."""
@@ -62,15 +68,20 @@ class FileSource:
         fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
         return [file.name for file in sorted(fresh, key=_modification_key)][:MAX_FILES_PER_BATCH]
 
-    def read_new_files(self, names: list[str]) -> pa.Table:
+    def read_new_files(self, files: Sequence[InputFile]) -> pa.Table:
         """Return the rows of these files and mark the files as read."""
-        tables = [self._cast_to_schema(name, self._read_file(name)) for name in names]
-        self.seen.update(names)
+        tables = [self._read_and_stamp(file) for file in files]
+        self.seen.update(file.name for file in files)
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
     def describe_files(self, names: list[str]) -> tuple[InputFile, ...]:
-        """Return size and modification time of files, as a batch record stores them."""
-        return tuple(describe_input_file(self.path, name) for name in names)
+        """Return size, modification time and arrival of files, as a batch record stores them."""
+        arrived_us = None if self.clock is None else self.clock.read_us()
+        return tuple(replace(describe_input_file(self.path, name), arrived_us=arrived_us) for name in names)
+
+    def _read_and_stamp(self, file: InputFile) -> pa.Table:
+        table = self._cast_to_schema(file.name, self._read_file(file.name))
+        return table if file.arrived_us is None else stamp_rows(table, file.arrived_us)
 
     def _read_file(self, name: str) -> pa.Table:
         return read_files(data_files(input_path(self.path, name)), self.time)
@@ -80,11 +91,12 @@ class FileSource:
 
         A column of integers may replace a column of floats, or one without values.
         """
-        difference = describe_schema_difference(self.schema, table.schema)
+        expected = self.schema if self.clock is None else self.schema.remove(len(self.schema) - 1)
+        difference = describe_schema_difference(expected, table.schema)
         if difference is None:
-            return table.cast(self.schema)
+            return table.cast(expected)
         try:
-            return table.select(self.schema.names).cast(self.schema)
+            return table.select(expected.names).cast(expected)
         except (KeyError, pa.ArrowException) as error:
             raise InputError(
                 f'"{self.path / name}" does not match the files before it: {difference}',
@@ -102,11 +114,12 @@ def _modification_key(file: Path) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """File that a batch reads, as it was when the batch was chosen."""
+    """File that a batch reads, as it was when the batch was chosen; `arrived_us` stamps rows without a time."""
 
     name: str
     size_bytes: int
     modified_ns: int
+    arrived_us: int | None = None
 
 
 def input_path(stream: Path, name: str) -> Path:

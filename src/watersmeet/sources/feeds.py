@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 import pyarrow as pa
 
 from watersmeet.errors import InputError
+from watersmeet.sources.arrival import (
+    ARRIVAL_COLUMN,
+    ARRIVAL_FIELD,
+    SPARK_STAMP,
+    ArrivalClock,
+    add_arrival_field,
+    stamp_rows,
+)
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files, refuse_missing
 from watersmeet.sources.schemas import (
     apply_schema,
@@ -44,19 +52,24 @@ class Feed(Protocol):
     def batches(self) -> Iterator[pa.Table]: ...
 
 
-def make_feed(source: RowSource, time: str | None = None, following: FollowOptions | None = None) -> Feed:
-    """Return the feed of a caller's source. Rows that are read ahead are still delivered."""
+def make_feed(
+    source: RowSource, time: str | None = None, following: FollowOptions | None = None, *, stamped: bool = False
+) -> Feed:
+    """Return the feed of a caller's source; `stamped` adds the time of arrival to its rows.
+
+    Rows that are read ahead are still delivered.
+    """
     if following is not None and not isinstance(source, str | Path):
         raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
     table = to_table(source)
     if table is not None:
-        return TableFeed(table)
+        return TableFeed(stamp_rows(table, ArrivalClock().read_us()) if stamped else table)
     if isinstance(source, str | Path):
-        return PathFeed(_parse_path(source), time, following)
+        return PathFeed(_parse_path(source), time, following, stamped=stamped)
     if is_spark_frame(source):
-        return SparkFeed(source)
+        return SparkFeed(_stamp_frame(source) if stamped else source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
-        return BatchFeed(source)
+        return BatchFeed(source, ArrivalClock() if stamped else None)
     raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_describe_sources())
 
 
@@ -100,9 +113,14 @@ class PathFeed:
 
     The constructor checks that the path exists; the content is read on first use. A followed directory never ends, so
     only the Spark host runs it. Its columns are those of its first file, which may appear later.
+
+    The rows of a finite `stamped` path have all arrived at the same time, when the path was declared. Spark stamps the
+    rows of a followed one batch by batch.
     """
 
-    def __init__(self, path: Path, time: str | None, following: FollowOptions | None = None) -> None:
+    def __init__(
+        self, path: Path, time: str | None, following: FollowOptions | None = None, *, stamped: bool = False
+    ) -> None:
         if following is not None and not is_directory(path) and path.exists():
             raise InputError(f'"{path}" is a file; only a directory can be followed')
         refuse_missing(path)
@@ -110,6 +128,7 @@ class PathFeed:
         self.files = data_files(path) if following is None else list_data_files(path)
         self.time = time
         self.follow = following
+        self.arrived_us = ArrivalClock().read_us() if stamped else None
         self._table: pa.Table | None = None
 
     def __str__(self) -> str:
@@ -146,18 +165,21 @@ class PathFeed:
 
     def _read(self, files: list[Path]) -> pa.Table:
         if self._table is None:
-            self._table = read_files(files, self.time)
+            table = read_files(files, self.time)
+            self._table = table if self.arrived_us is None else stamp_rows(table, self.arrived_us)
         return self._table
 
 
 class BatchFeed:
     """Iterable of batches. The first batch is read ahead for its schema, and is still delivered first.
 
-    An iterator can be consumed once; any other iterable (a list, for example) starts again each time.
+    An iterator can be consumed once; any other iterable (a list, for example) starts again each time. With a `clock`,
+    the rows of a batch are stamped when it is read.
     """
 
-    def __init__(self, source: Iterable[Any]) -> None:
+    def __init__(self, source: Iterable[Any], clock: ArrivalClock | None = None) -> None:
         self._source = source
+        self._clock = clock
         self._peeked: Iterator[pa.Table] | None = None
         self._first: pa.Table | None = None
         self._schema: pa.Schema | None = None
@@ -210,7 +232,7 @@ class BatchFeed:
                 raise InputError(
                     f"batch {number} is a {type(item).__name__}", hint="every batch is a pyarrow RecordBatch or Table"
                 )
-            yield table
+            yield table if self._clock is None else stamp_rows(table, self._clock.read_us())
 
 
 class SparkFeed:
@@ -249,6 +271,13 @@ class SparkFeed:
         count = self.frame._jdf.queryExecution().optimizedPlan().stats().rowCount()
         # Py4J returns a Scala BigInt as an object, or as a number if it is small.
         return int(str(count.get())) if count.isDefined() else None
+
+
+def _stamp_frame(frame: DataFrame) -> DataFrame:
+    """Return the frame with the time of arrival, which Spark records with each batch of a stream."""
+    if ARRIVAL_COLUMN in frame.columns:
+        add_arrival_field(pa.schema({ARRIVAL_COLUMN: ARRIVAL_FIELD.type}))
+    return frame.selectExpr("*", SPARK_STAMP)
 
 
 def _check_schemas(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

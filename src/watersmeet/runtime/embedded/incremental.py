@@ -236,7 +236,7 @@ def _run_batch(
     observe: Observer,
     progress: JobProgress,
 ) -> None:
-    tables = {name: job.file_sources[name].read_new_files([file.name for file in each]) for name, each in files.items()}
+    tables = {name: job.file_sources[name].read_new_files(each) for name, each in files.items()}
     results, metrics = run_batch_with_metrics(run, batch, tables)
     job.sink.write_batch(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
@@ -287,7 +287,9 @@ def _describe_stream(source: Stream | Relation) -> dict[str, Any]:
         "time": source.time,
         "lateness_us": source.lateness_us,
         "idle_us": source.idle_us,
-        **({} if source.unit is None else {"unit": source.unit}),  # absent, as in checkpoints of earlier versions
+        # Absent where they do not apply, as in checkpoints of earlier versions.
+        **({} if source.unit is None else {"unit": source.unit}),
+        **({"stamped": True} if source.stamped else {}),
     }
 
 

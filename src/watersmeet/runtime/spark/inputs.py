@@ -35,6 +35,7 @@ from watersmeet.runtime.spark.python_steps import map_in_arrow, use_driver_pytho
 from watersmeet.runtime.spark.round_numbers import ROUNDS, RoundNumbers
 from watersmeet.runtime.spark.session import is_first_time
 from watersmeet.runtime.spark.task_batch import task_batch_id
+from watersmeet.sources.arrival import ARRIVAL_COLUMN, stamp_rows
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
 from watersmeet.sources.files import is_data_file, read_file_in_batches
@@ -135,29 +136,44 @@ def _read_and_pack_files(spark: SparkSession, feed: PathFeed, packer: Packer) ->
         )
         if feed.follow.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", feed.follow.files_per_batch)
-        paths = reader.load(str(feed.path)).select("path")  # Spark does not read the content unless it is selected
+        paths = reader.load(str(feed.path))
+        # A replayed batch gets the same time again.
+        arrived_us = F.unix_micros(F.current_timestamp())
     else:
         files = [(str(path.resolve()),) for path in feed.files]
         paths = spark.createDataFrame(files, "path string").repartition(len(files))
+        arrived_us = F.lit(feed.arrived_us).cast("long")
+    is_stamped = feed.arrived_us is not None
     return map_in_arrow(
-        paths, f"read and pack {packer.name}", partial(_pack_files, packer, feed.schema, feed.time), PACKED_DDL
+        paths.select("path", arrived_us.alias("arrived_us")),  # Spark reads the content of files only if it is selected
+        f"read and pack {packer.name}",
+        partial(_pack_files, packer, feed.schema, feed.time, is_stamped),
+        PACKED_DDL,
     )
 
 
 def _pack_files(
-    packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]
+    packer: Packer, schema: pa.Schema, time: str | None, is_stamped: bool, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     forget_ended_runs()
     packer = packer.for_batch(task_batch_id())
-    paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
-    expected = pa.schema([schema.field(name) for name in packer.names_read()])
+    stamp = {ARRIVAL_COLUMN} if is_stamped else set()
+    in_files = pa.schema([schema.field(name) for name in packer.names_read() if name not in stamp])
     pieces = (
-        (path, piece)
-        for path in paths
+        (path, piece, arrived_us)
+        for path, arrived_us in _list_paths(batches)
         if is_data_file(path)
-        for piece in read_file_in_batches(path, time, expected.names)
+        for piece in read_file_in_batches(path, time, in_files.names)
     )
-    return prefetch(packer.pack(_check_columns(path, piece, expected) for path, piece in prefetch(pieces)))
+    tables = ((_check_columns(path, piece, in_files), arrived_us) for path, piece, arrived_us in prefetch(pieces))
+    return prefetch(packer.pack(stamp_rows(table, arrived) if is_stamped else table for table, arrived in tables))
+
+
+def _list_paths(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Path, int]]:
+    """Yield the path of every file, and the time at which its batch was read."""
+    for batch in batches:
+        for path, arrived_us in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield Path(path.removeprefix("file:")), arrived_us
 
 
 def _check_columns(path: Path, table: pa.Table, expected: pa.Schema) -> pa.Table:
