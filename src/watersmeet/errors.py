@@ -2,6 +2,8 @@
 
 A `WatersmeetError` names the problem, its position in the query text (with a caret) and the remedy or the existing
 names. An `InternalError` means that an invariant of Watersmeet was violated. No user should ever see one.
+
+Messages quote names and values from outside: `abbreviate` bounds them, and `escape_controls` makes them harmless.
 """
 
 from __future__ import annotations
@@ -140,3 +142,15 @@ def listing(names: list[str] | tuple[str, ...], most: int = 20) -> str:
     shown = [name if len(name) <= 60 else name[:57] + "..." for name in names[:most]]
     more = f", … ({len(names) - most} more)" if len(names) > most else ""
     return (", ".join(shown) + more) or "none"
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with every control character escaped, so that it cannot steer a terminal.
+
+    >>> escape_controls("a\\x1b[31m")
+    'a\\\\x1b[31m'
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )

@@ -18,11 +18,20 @@ from typer.testing import CliRunner
 import watersmeet as wm
 from watersmeet.cli import main as cli
 from watersmeet.cli import ui
-from watersmeet.cli.demo import check, steps
-from watersmeet.cli.demo.check import check_aircraft, count_rows
+from watersmeet.cli.demo import results, steps
 from watersmeet.cli.demo.engines import EMBEDDED, BatchSample, FilePublisher, measure_steady_state
-from watersmeet.cli.demo.flights import AIRPORTS, Tables, load_flights, times_us
-from watersmeet.cli.demo.replay import DAY_US, Replay, write_aircraft_query, write_delay_query, write_punctuality_query
+from watersmeet.cli.demo.replay import (
+    AIRPORTS,
+    DAY_US,
+    Replay,
+    Tables,
+    load_flights,
+    times_us,
+    write_aircraft_query,
+    write_delay_query,
+    write_punctuality_query,
+)
+from watersmeet.cli.demo.results import check_aircraft, count_rows
 from watersmeet.dashboard.app import DashboardContent
 from watersmeet.dashboard.live import LiveRun
 from watersmeet.errors import InternalError
@@ -138,7 +147,7 @@ def test_the_demo_exits_with_code_one_if_the_rows_differ(departures: Tables, mon
     assert "each exactly once." in fine.output
     assert "Aggregated after the join, it gives the same rows." in fine.output
     assert "the ledger adds up exactly" in fine.output
-    monkeypatch.setattr(check, "_join_by_loops", lambda **_: [])
+    monkeypatch.setattr(results, "_join_by_loops", lambda **_: [])
     broken = CliRunner().invoke(cli.app, ["demo", "--engine", "embedded"])
     assert broken.exit_code == 1
     assert "The rows differ" in broken.output

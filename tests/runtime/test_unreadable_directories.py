@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.cli.declare import ReadMode, open_file_stream
+from watersmeet.cli.arguments import ReadMode, open_file_stream
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental

@@ -13,10 +13,8 @@ from rich.console import Console
 import watersmeet as wm
 from tests.docs.transcripts import DEMO, mask_machine, record_demo
 from watersmeet.cli.demo import steps
-from watersmeet.cli.demo.context import DemoContext
-from watersmeet.cli.demo.engines import SPARK, DemoEngine
-from watersmeet.cli.demo.flights import Tables, load_flights, times_us
-from watersmeet.cli.demo.replay import DAY_US, Replay, write_aircraft_query
+from watersmeet.cli.demo.engines import SPARK, DemoContext, DemoEngine
+from watersmeet.cli.demo.replay import DAY_US, Replay, Tables, load_flights, times_us, write_aircraft_query
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.sources.declarations import Sources
 

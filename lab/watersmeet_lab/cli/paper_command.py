@@ -17,9 +17,8 @@ from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.calibration.calibrate import cpu_name
-from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.terminal import make_console
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, escape_controls
 from watersmeet_lab.papers.claims import Claim
 from watersmeet_lab.papers.effort import choose_effort
 from watersmeet_lab.papers.registry import PaperEntry, find_papers, reproduce_papers

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from watersmeet.calibration import current_profile, measure_profile, save_profile
-from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import make_console
+from watersmeet.errors import escape_controls
 from watersmeet.extras import SPARK, SPARK_CALIBRATION, require_extra
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 

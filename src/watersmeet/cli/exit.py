@@ -18,8 +18,7 @@ from typing import Any, TextIO
 
 import typer
 
-from watersmeet.cli.escapes import escape_controls
-from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate
+from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate, escape_controls
 
 INTERRUPTED = 130
 

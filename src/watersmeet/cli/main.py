@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from enum import StrEnum
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,16 +21,22 @@ import typer
 
 import watersmeet as wm
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
-from watersmeet.cli.lab import add_lab_commands
 from watersmeet.errors import InputError
 from watersmeet.sinks import SINK_FORMATS
 
 if TYPE_CHECKING:
-    from watersmeet.cli.declare import ReadMode
+    from watersmeet.cli.arguments import ReadMode
 
 DEFAULT_PORT = 8470
 MAX_PORT = 65_535
 MAX_ROWS = 2**31 - 1
+
+#: The package watersmeet-lab adds its commands through this entry point.
+ENTRY_POINTS = "watersmeet.commands"
+LAB_COMMANDS = {
+    "paper": "Reproduce a paper's tables and figures (needs watersmeet-lab).",
+    "bench": "Measure this system against its peers (needs watersmeet-lab).",
+}
 
 app = typer.Typer(
     name="watersmeet",
@@ -121,11 +128,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     memory: Memory = None,
 ) -> None:
     """Run a query over files, once or continuously, and print or write its rows."""
-    from watersmeet.cli.declare import declare_sources
-    from watersmeet.cli.event_log import write_events
+    from watersmeet.cli.arguments import QueryText, declare_sources, read_query
     from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
-    from watersmeet.cli.query_argument import QueryText, read_query
-    from watersmeet.cli.reporter import open_reporter
+    from watersmeet.cli.reporter import open_reporter, write_events
     from watersmeet.cli.run import RunOptions, run_query
     from watersmeet.cli.spark import make_spark_reader
 
@@ -185,9 +190,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     memory: Memory = None,
 ) -> None:
     """Show the plan, its predicted cost and the plans that lost, without running the query."""
-    from watersmeet.cli.declare import declare_sources
+    from watersmeet.cli.arguments import declare_sources, read_query
     from watersmeet.cli.jobfile import parse_budget
-    from watersmeet.cli.query_argument import read_query
     from watersmeet.cli.terminal import make_console
     from watersmeet.stats.stream_stats import read_stats
 
@@ -271,8 +275,7 @@ def ui(
 ) -> None:
     """Open the dashboard of a query: its plan, the plans that lost, and what-if questions about rates and windows."""
     with exit_on_error():
-        from watersmeet.cli.declare import declare_sources
-        from watersmeet.cli.query_argument import read_query
+        from watersmeet.cli.arguments import declare_sources, read_query
         from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
         from watersmeet.stats.stream_stats import read_stats
 
@@ -337,11 +340,31 @@ def _choose_engine(option: EngineName | None, in_file: str | None) -> EngineName
 
 
 def _choose_read_mode(*, is_incremental: bool, on_spark: bool) -> ReadMode:
-    from watersmeet.cli.declare import ReadMode
+    from watersmeet.cli.arguments import ReadMode
 
     if not is_incremental:
         return ReadMode.WHOLE
     return ReadMode.ON_SPARK if on_spark else ReadMode.FILE_BY_FILE
+
+
+def add_lab_commands(app: typer.Typer) -> None:
+    """Add the commands of installed extensions, or commands that print how to install the laboratory."""
+    found = entry_points(group=ENTRY_POINTS)
+    for entry in found:
+        entry.load()(app)
+    if not found:
+        for name, summary in LAB_COMMANDS.items():
+            _add_missing_command(app, name, summary)
+
+
+def _add_missing_command(app: typer.Typer, name: str, summary: str) -> None:
+    @app.command(name, help=summary, context_settings={"ignore_unknown_options": True})
+    def explain_how_to_install(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        with exit_on_error():
+            raise InputError(
+                f'"watersmeet {name}" belongs to the laboratory, which is not installed',
+                hint="run `pip install ./lab` in a checkout of Watersmeet",
+            )
 
 
 add_lab_commands(app)

@@ -10,9 +10,8 @@ import typer
 
 from watersmeet.checkpoint.repair import Finding, find_problems
 from watersmeet.checkpoint.store import lock_checkpoint
-from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.terminal import make_console
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, escape_controls
 
 
 def repair_checkpoint(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:

@@ -1,19 +1,24 @@
-"""Reports of `watersmeet run` on stderr while a query runs; stdout is for rows.
+"""Reports of `watersmeet run` on stderr while a query runs, and its events; stdout is for rows.
 
 A terminal shows a live view: a progress bar for finite input, the current figures for a run without an end. A pipe or a
-log file gets a line now and then. With `--quiet` nothing is reported.
+log file gets a line now and then. With `--quiet` nothing is reported. Events go to stderr (`--verbose`) and, as JSON
+lines, to a file (`--log`).
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -21,9 +26,10 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.terminal import make_console
+from watersmeet.errors import InputError, InternalError, WatersmeetError, escape_controls
 from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics.events import LOGGER, JsonLineFormatter, log_event
 from watersmeet.metrics.progress import RunProgress, describe_continuous_progress, describe_finite_progress
 from watersmeet.units import format_bytes, format_count, format_duration, format_percent, format_rate, pluralize
 
@@ -237,3 +243,49 @@ def _format_instant(instant_us: int) -> str:
     '1970-01-01 00:00:01'
     """
     return str(np.datetime64(instant_us, "us").astype("datetime64[s]")).replace("T", " ")
+
+
+@contextmanager
+def write_events(*, verbose: bool, log: Path | None) -> Iterator[None]:
+    """Write the events of the block. A failure is an event as well."""
+    handlers = [*([_StderrHandler()] if verbose else []), *([_open_log(log)] if log is not None else [])]
+    level = LOGGER.level
+    for handler in handlers:
+        LOGGER.addHandler(handler)
+    if handlers:
+        LOGGER.setLevel(logging.DEBUG)
+    try:
+        yield
+    except (WatersmeetError, InternalError, OSError) as error:
+        if log is not None:  # stderr gets the error itself
+            log_event(logging.ERROR, "run_failed", str(error), error=type(error).__name__)
+        raise
+    finally:
+        LOGGER.setLevel(level)
+        for handler in handlers:
+            LOGGER.removeHandler(handler)
+            handler.close()
+
+
+class _StderrHandler(logging.Handler):
+    """Prints the time and the sentence of an event. It looks up stderr every time, because a live view replaces it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(escape_controls(self.format(record)), err=True)
+
+
+def _open_log(path: Path) -> logging.Handler:
+    """Open a log file. Lines are appended, so that a resumed run continues its log."""
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f'log file "{path}" cannot be written: {error.strerror or error}',
+            hint="name a file in an existing directory",
+        ) from error
+    handler.setFormatter(JsonLineFormatter())
+    return handler

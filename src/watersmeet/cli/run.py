@@ -21,7 +21,6 @@ import typer
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli import spark
-from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.exit import StoppedByUser, stop_on_signals
 from watersmeet.cli.reporter import RunReporter
 from watersmeet.cli.terminal import (
@@ -34,7 +33,7 @@ from watersmeet.cli.terminal import (
     make_console,
     render_rows,
 )
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, escape_controls
 from watersmeet.extras import DASHBOARD, require_extra
 from watersmeet.metrics.batch import BatchMetrics
 from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.cli.escapes import escape_controls
+from watersmeet.errors import escape_controls
 from watersmeet.units import pluralize
 
 _MAX_CELL_WIDTH = 60

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import watersmeet as wm
 from watersmeet.algebra.query import Query
-from watersmeet.cli.escapes import escape_controls
 from watersmeet.cli.exit import stop_on_signals
 from watersmeet.cli.terminal import make_console
 from watersmeet.dashboard.app import DashboardContent
 from watersmeet.dashboard.live import LiveRun
 from watersmeet.dashboard.serve import serve
 from watersmeet.dashboard.whatif import WhatIf
+from watersmeet.errors import escape_controls
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
 

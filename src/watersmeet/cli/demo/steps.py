@@ -14,27 +14,30 @@ from rich.padding import Padding
 from rich.text import Text
 
 import watersmeet as wm
-from watersmeet.cli.demo.check import check_aircraft, count_rows, have_same_rows
-from watersmeet.cli.demo.context import DemoContext, format_day
 from watersmeet.cli.demo.engines import (
     EMBEDDED,
     SHORT_RUN_JAVA_OPTIONS,
+    DemoContext,
     DemoEngine,
+    format_day,
     measure_steady_state,
     predict_join_cpu_per_s,
 )
-from watersmeet.cli.demo.flights import load_flights
 from watersmeet.cli.demo.replay import (
     AIRCRAFT_WINDOW_US,
     HOURS_LATE,
     Replay,
+    load_flights,
     write_aircraft_query,
     write_delay_query,
     write_punctuality_query,
 )
-from watersmeet.cli.demo.tables import (
+from watersmeet.cli.demo.results import (
     SAMPLE_ROWS,
+    check_aircraft,
+    count_rows,
     describe_costs,
+    have_same_rows,
     render_measurement,
     render_plans,
     round_averages,

@@ -1,7 +1,8 @@
-"""Streams and relations declared by options: `NAME=PATH,time=COLUMN,unit=ms,lateness=5s,idle=1m`.
+"""The query and the sources of a command, from its arguments and options.
 
-Settings are parsed from the right, so a path may contain commas and equals signs. A stream that Spark reads itself has
-a format instead of a path:
+The query is the name of a file that holds it, or its text. A stream or relation is declared by an option:
+`NAME=PATH,time=COLUMN,unit=ms,lateness=5s,idle=1m`. Settings are parsed from the right, so a path may contain commas
+and equals signs. A stream that Spark reads itself has a format instead of a path:
 `NAME=format=kafka,subscribe=TOPIC,kafka.bootstrap.servers=HOST:PORT,value=json,schema=item:string;ts:timestamp,time=ts`.
 """
 
@@ -9,24 +10,75 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, abbreviate
+from watersmeet.files import find_similar_path, read_text_file
 from watersmeet.sources.arrival import ArrivalClock
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.files import is_directory, refuse_missing
 
+_STARTS_LIKE_SQL = re.compile(r"\s*(select|with)\b(?!\.)", re.IGNORECASE)
+#: `SELECT x FROM y` has four words. A file name of as many words still ends with a suffix.
+_LEAST_WORDS = 4
+_SUFFIXES = (".sql", ".txt")
 _SETTING_PATTERN = re.compile(r"(\w+)=(.*)", re.DOTALL)
-
-
 #: Opens a streaming DataFrame from the settings of a stream: `format`, `options`, `schema` and `value`.
 SparkReader = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """Text of a query, and the title under which views show it."""
+
+    title: str
+    text: str
+
+
+def read_query(argument: str) -> QueryText:
+    """Return the query of an existing file, or the argument itself if it looks like SQL."""
+    path = Path(argument)
+    if not _is_present(path) and looks_like_sql(argument):
+        return QueryText(abbreviate(" ".join(argument.split()), 60), argument)
+    try:
+        return QueryText(path.name, read_text_file(path, "query file"))
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            error.hint = _suggest(path)
+        raise
+
+
+def looks_like_sql(argument: str) -> bool:
+    """Return whether an argument is a query rather than the name of a file.
+
+    >>> [looks_like_sql(text) for text in ("SELECT a.k FROM a", "SELEC k FROM a", "select.sql", "my own old query.sql")]
+    [True, True, False, False]
+    """
+    if _STARTS_LIKE_SQL.match(argument):
+        return True
+    return len(argument.split()) >= _LEAST_WORDS and not argument.endswith(_SUFFIXES)
+
+
+def _is_present(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # longer than any name, or with a zero byte in it
+        return False
+
+
+def _suggest(path: Path) -> str:
+    """Name a similar file in the same directory, and the other way to pass a query."""
+    inline = 'To pass the query itself, write watersmeet run "SELECT ..." --stream ...'
+    if not _is_present(path.parent):
+        return f'there is no directory "{abbreviate(str(path.parent), 200)}". {inline}'
+    similar = find_similar_path(path)
+    return inline if similar is None else f"did you mean {similar}? {inline}"
 
 
 class ReadMode(StrEnum):
