@@ -32,8 +32,7 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import MAX_LENGTH_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
-from watersmeet.sql.aggregates import AGGREGATES
-from watersmeet.sql.functions import FUNCTIONS
+from watersmeet.sql.functions import AGGREGATES, FUNCTIONS
 from watersmeet.sql.types import TYPES as TYPES_OF_CAST
 
 ANY_TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)

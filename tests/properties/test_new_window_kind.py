@@ -33,8 +33,8 @@ from tests.volume import scale_volume
 from watersmeet.algebra.windows import Int64s, RangeWindow, Window, check_length, format_sql_duration
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.errors import PlanError, QueryError
-from watersmeet.sql import window_grammar
-from watersmeet.sql.window_grammar import WindowParser
+from watersmeet.sql import clauses
+from watersmeet.sql.clauses import WindowParser
 
 from . import test_aggregation
 from .test_against_the_oracle import FIRST_SEED, check_late_rows, check_one_batch, check_plans
@@ -132,7 +132,7 @@ def _starts_from(window: HopWindow, t_us: int) -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def hop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the kind: its class above, its rule in the grammar, its definition in the oracle."""
-    monkeypatch.setitem(window_grammar.WINDOW_RULES, "HOP", parse_hop)
+    monkeypatch.setitem(clauses.WINDOW_RULES, "HOP", parse_hop)
     definition = WindowDefinition(
         hop_contents, hop_contents_every, lambda window, largest_us: _ends(window, _start(window, largest_us))
     )
@@ -234,7 +234,7 @@ def test_only_the_algebra_and_the_grammar_name_a_window_kind() -> None:
     assert {"RangeWindow", "RowsWindow", "TumbleWindow", "LandmarkWindow"} <= kinds
     named = re.compile(rf"\b({'|'.join(kinds)})\b")
     found = {path.relative_to(SOURCES).as_posix() for path in SOURCES.rglob("*.py") if named.search(path.read_text())}
-    assert found == {"algebra/windows.py", "sql/window_grammar.py"}
+    assert found == {"algebra/windows.py", "sql/clauses.py"}
 
 
 def _hop_cases() -> Iterator[QueryCase]:

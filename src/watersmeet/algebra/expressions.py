@@ -165,7 +165,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expr):
-    """An aggregate of `sql.aggregates` over the join's rows; `arg` is None for COUNT(*)."""
+    """An aggregate of `sql.functions` over the join's rows; `arg` is None for COUNT(*)."""
 
     function: str
     arg: Expr | None = None

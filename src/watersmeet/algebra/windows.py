@@ -53,7 +53,7 @@ class Window(ABC):
     """A window kind: the validity of its rows, its text, and the facts that planners and operators ask for.
 
     Nothing outside the algebra, the grammar and the oracle asks which kind a window is. So a new kind is a class here
-    and a rule in `sql.window_grammar`. The defaults suit a kind whose rows end at instants that depend on their times.
+    and a rule in `sql.clauses`. The defaults suit a kind whose rows end at instants that depend on their times.
     `every_us` is the interval of EVERY in an aggregation, None in joins and in aggregations without EVERY.
     """
 

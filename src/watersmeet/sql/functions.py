@@ -1,6 +1,7 @@
-"""The scalar functions: how many arguments each takes, their types, and the type of the result.
+"""The scalar and aggregate functions: the arguments that each takes, their types, and the type of the result.
 
-A function that is not in this table does not exist: query text never reaches Spark's own function registry.
+A scalar function that is not in this table does not exist: query text never reaches the function registry of Spark.
+`operators.aggregate.functions` has a row for each aggregate too: how a group computes it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import pyarrow as pa
 
 from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.render import format_type
-from watersmeet.errors import QueryError, Span, listing
-from watersmeet.sql.aggregates import AGGREGATES
-from watersmeet.sql.coercion import coerce_to_common_type, convert_to
-from watersmeet.sql.types import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
+from watersmeet.errors import InternalError, QueryError, Span, listing
+from watersmeet.sql.coercion import coerce_to_common_type, convert_to, convert_to_plain
+from watersmeet.sql.types import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, decimal_size, plain_type
 
 #: Arguments converted to the right types, and the type of the result.
 Signature = tuple[list[Expr], pa.DataType]
+#: The argument converted to the right type, and the type of the result.
+AggregateTypes = tuple[Expr, pa.DataType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +182,72 @@ def unknown_function_error(name: str, span: Span) -> QueryError:
         span=span,
         hint=f"existing functions: {listing(list_callable_names(), most=100)}",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSignature:
+    """Typing rule of an aggregate, and whether it `counts_rows` when a star is its argument."""
+
+    resolve: Callable[[str, TypedExpr], AggregateTypes]
+    counts_rows: bool = False
+
+
+def resolve_aggregate_signature(
+    function: str, arg: TypedExpr | None, span: Span | None = None
+) -> tuple[Expr | None, pa.DataType]:
+    """Return the converted argument of an aggregate, and the type of its result."""
+    signature = AGGREGATES.get(function)
+    if signature is None:
+        raise InternalError(f"{function!r} is no aggregate function")
+    if arg is not None:
+        return signature.resolve(function, arg)
+    if not signature.counts_rows:
+        raise QueryError(f"{function} needs an argument", span=span)
+    return None, pa.int64()
+
+
+def _type_count(function: str, arg: TypedExpr) -> AggregateTypes:
+    return arg.expr, pa.int64()
+
+
+def _type_sum(function: str, arg: TypedExpr) -> AggregateTypes:
+    kind = arg.type if arg.family is Family.DURATION else _widest_number(function, arg)
+    return convert_to(arg, kind), kind
+
+
+def _type_average(function: str, arg: TypedExpr) -> AggregateTypes:
+    return convert_to(arg, _widest_number(function, arg)), pa.float64()
+
+
+def _type_extreme(function: str, arg: TypedExpr) -> AggregateTypes:
+    _refuse_unordered(function, arg)
+    used = convert_to_plain(arg)
+    return used.expr, used.type
+
+
+def _widest_number(function: str, arg: TypedExpr) -> pa.DataType:
+    """Return the widest type of the argument's family: sums and averages add up in it."""
+    _refuse_unordered(function, arg)
+    match arg.family:
+        case Family.INTEGER:
+            return pa.decimal128(38, 0) if plain_type(arg.type) == pa.uint64() else pa.int64()
+        case Family.DECIMAL:
+            return pa.decimal128(38, decimal_size(arg)[1])
+        case Family.FLOAT | Family.NULL:
+            return pa.float64()
+    hint = "COUNT the rows, or SUM(CASE WHEN … THEN 1 ELSE 0 END)" if arg.family is Family.BOOLEAN else None
+    raise QueryError(f"{function} takes a number, not a {format_type(arg.type)}", span=arg.span, hint=hint)
+
+
+def _refuse_unordered(function: str, arg: TypedExpr) -> None:
+    if arg.family is Family.OTHER:
+        raise QueryError(f"{function} cannot take a {format_type(arg.type)}", span=arg.span)
+
+
+AGGREGATES: dict[str, AggregateSignature] = {
+    "COUNT": AggregateSignature(_type_count, counts_rows=True),
+    "SUM": AggregateSignature(_type_sum),
+    "AVG": AggregateSignature(_type_average),
+    "MIN": AggregateSignature(_type_extreme),
+    "MAX": AggregateSignature(_type_extreme),
+}

@@ -40,13 +40,18 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql import literals
-from watersmeet.sql.aggregates import AGGREGATES
-from watersmeet.sql.functions import EXTRACTED_UNITS, FUNCTIONS, SYNONYMS, list_callable_names, unknown_function_error
-from watersmeet.sql.source_names import SourceName
-from watersmeet.sql.token_reader import TokenReader
+from watersmeet.sql.functions import (
+    AGGREGATES,
+    EXTRACTED_UNITS,
+    FUNCTIONS,
+    SYNONYMS,
+    list_callable_names,
+    unknown_function_error,
+)
+from watersmeet.sql.scope import SourceName
+from watersmeet.sql.token_reader import CALL_SUFFIXES, OUTER_JOINS, TokenReader
 from watersmeet.sql.tokens import Token, TokenKind
 from watersmeet.sql.types import parse_type_name
-from watersmeet.sql.unsupported import CALL_SUFFIXES, OUTER_JOINS
 
 #: Largest depth of nested parentheses, calls, CASE, NOT and minus signs. A level costs the parser up to twenty of
 #: Python's thousand frames.

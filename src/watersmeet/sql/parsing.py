@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from watersmeet.algebra.expressions import Expr, children, conjunction, conjuncts
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Star
-from watersmeet.errors import QueryError
+from watersmeet.errors import QueryError, attach_text, errors_at
 from watersmeet.sql.clauses import ParsedConstraint, ParsedQuery, QueryParser
-from watersmeet.sql.source_names import SourceResolver
-from watersmeet.sql.spans import attach_text, errors_at
+from watersmeet.sql.scope import SourceResolver
 from watersmeet.sql.tokens import tokenize
 
 #: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.

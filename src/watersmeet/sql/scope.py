@@ -1,22 +1,22 @@
-"""Scopes: the sources of a query, resolved against the declared schemas, and the names of their columns.
+"""Scopes: the sources of a query, resolved against the declared schemas, and the names of sources and columns.
 
-A name matches as written, or else regardless of case if only one name does.
+A name matches as written, or else regardless of case if only one name does. The text of a query uses the names of
+sources before FROM declares them, so they are resolved when the whole text is parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Column
+from watersmeet.algebra.expressions import Column, Expr, rewrite
 from watersmeet.algebra.query import BoundSource, Query, Source
 from watersmeet.algebra.render import format_type
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import Window
-from watersmeet.errors import QueryError, Span, listing
-from watersmeet.sql.spans import errors_at
+from watersmeet.errors import QueryError, Span, errors_at, listing
 from watersmeet.sql.types import Family, family_of, has_order
 
 
@@ -197,3 +197,52 @@ def _no_column_error(name: str, schema: SourceSchema, span: Span | None) -> Quer
         span=span,
         hint=f"existing columns: {listing(schema.fields.names)}",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceName:
+    """A name before a dot or in a window constraint, as written.
+
+    In the condition of a JOIN, only the first `visible` sources of the query are in scope; None means all of them.
+    """
+
+    text: str
+    span: Span
+    visible: int | None = None
+
+    def resolve(self, aliases: Sequence[str]) -> str:
+        """Return the alias that the name refers to."""
+        in_scope = aliases[: self.visible]
+        found = match_names(self.text, in_scope)
+        if len(found) == 1:
+            return found[0]
+        if not found and match_names(self.text, aliases):
+            raise out_of_scope_error(self.text, self.span, in_scope)
+        problem = (
+            f'"{self.text}" could be {" or ".join(found)}' if found else f'there is no source "{self.text}" in FROM'
+        )
+        raise QueryError(problem, span=self.span, hint=f"sources: {listing([*aliases])}")
+
+
+class SourceResolver:
+    """Aliases of a query, for the names that its text uses.
+
+    >>> names = SourceResolver([SourceName("A", Span(0, 1))], aliases=["a", "b"])
+    >>> names.resolve_columns(Column("price", "A"))
+    Column(name='price', source='a')
+    """
+
+    def __init__(self, names: Iterable[SourceName], aliases: Sequence[str]):
+        self._aliases = {(name.text, name.visible): name.resolve(aliases) for name in names}
+
+    def resolve(self, text: str, visible: int | None = None) -> str:
+        return self._aliases[text, visible]
+
+    def resolve_columns(self, expr: Expr) -> Expr:
+        """Return the expression with every column under its source's alias."""
+        return rewrite(expr, self._resolve_column)
+
+    def _resolve_column(self, expr: Expr) -> Expr:
+        if not isinstance(expr, Column) or expr.source is None:
+            return expr
+        return replace(expr, source=self.resolve(expr.source, expr.visible))

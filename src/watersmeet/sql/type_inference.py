@@ -29,9 +29,8 @@ from watersmeet.algebra.expressions import (
 from watersmeet.algebra.query import BoundSource
 from watersmeet.algebra.render import format_type
 from watersmeet.errors import InternalError, QueryError
-from watersmeet.sql.aggregates import resolve_aggregate_signature
 from watersmeet.sql.coercion import convert_to
-from watersmeet.sql.functions import FUNCTIONS
+from watersmeet.sql.functions import FUNCTIONS, resolve_aggregate_signature
 from watersmeet.sql.types import (
     INSTANTS,
     NUMBERS,

@@ -20,9 +20,8 @@ from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate import functions
 from watersmeet.operators.aggregate.functions import AGGREGATE_FUNCTIONS, AggregateFunction, GroupState
 from watersmeet.sources.declarations import bind_query
-from watersmeet.sql import aggregates
-from watersmeet.sql.aggregates import AGGREGATES, AggregateSignature, AggregateTypes
 from watersmeet.sql.coercion import convert_to
+from watersmeet.sql.functions import AGGREGATES, AggregateSignature, AggregateTypes
 from watersmeet.sql.types import Family, TypedExpr
 
 
@@ -43,8 +42,8 @@ def fill_with_zero(sums: pa.Array[Any], counts: np.ndarray[Any, Any]) -> pa.Arra
 @pytest.fixture
 def _two_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add both: their types, their computation, their definitions in the oracle."""
-    monkeypatch.setitem(aggregates.AGGREGATES, "TOTAL", AggregateSignature(type_total))
-    monkeypatch.setitem(aggregates.AGGREGATES, "BOOL_OR", AggregateSignature(type_boolean))
+    monkeypatch.setitem(AGGREGATES, "TOTAL", AggregateSignature(type_total))
+    monkeypatch.setitem(AGGREGATES, "BOOL_OR", AggregateSignature(type_boolean))
     total = AggregateFunction(GroupState.SUM, finish=fill_with_zero)
     monkeypatch.setitem(functions.AGGREGATE_FUNCTIONS, "TOTAL", total)
     monkeypatch.setitem(functions.AGGREGATE_FUNCTIONS, "BOOL_OR", AggregateFunction(GroupState.EXTREME, largest=True))

@@ -1,6 +1,6 @@
 """The aggregate functions: what a group keeps for each, how the result follows, and how kept rows estimate it.
 
-`sql.aggregates` has a row for each of them too: its types.
+`sql.functions` has a row for each of them too: its types.
 """
 
 from __future__ import annotations
