@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.cli.declare import ReadMode, declare_stream
+from watersmeet.cli.arguments import ReadMode, declare_stream
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.sinks import PartFileSink
 from watersmeet.sources.arrival import ARRIVAL_COLUMN, ArrivalClock
