@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, NestedPairs, Plan, parse_tree
 from watersmeet.algebra.query import Query
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics, Ledger
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
@@ -26,7 +26,6 @@ from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.runtime.job import Job, make_job
-from watersmeet.runtime.ledger import Ledger
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan
 from watersmeet.sources.declarations import Sources, relation, stream
 from watersmeet.sources.times import Duration, parse_duration_us

@@ -35,7 +35,7 @@ from watersmeet.cli.demo.results import check_aircraft, count_rows
 from watersmeet.dashboard.app import DashboardContent
 from watersmeet.dashboard.live import LiveRun
 from watersmeet.errors import InternalError
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 
 #: A fortnight of flights has eight batches of this length.
 BATCH_S = 0.05

@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.cli.conftest import QUERY
 from watersmeet.cli import reporter as reports
 from watersmeet.cli.reporter import LineReporter, TerminalReporter
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 
 
 def batch(number: int, rows: int = 400) -> BatchMetrics:

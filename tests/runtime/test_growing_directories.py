@@ -15,7 +15,7 @@ import watersmeet as wm
 from tests.oracle import as_multiset, join_rows, table_rows
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
 from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream, bind_query

@@ -13,7 +13,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.cli.arguments import ReadMode, open_file_stream
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.sinks import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream

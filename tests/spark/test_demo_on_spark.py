@@ -15,7 +15,7 @@ from tests.docs.transcripts import DEMO, mask_machine, record_demo
 from watersmeet.cli.demo import steps
 from watersmeet.cli.demo.engines import SPARK, DemoContext, DemoEngine
 from watersmeet.cli.demo.replay import DAY_US, Replay, Tables, load_flights, times_us, write_aircraft_query
-from watersmeet.metrics.batch import BatchMetrics, Observer
+from watersmeet.metrics import BatchMetrics, Observer
 from watersmeet.sources.declarations import Sources
 
 

@@ -28,9 +28,8 @@ from rich.text import Text
 
 from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError, InternalError, WatersmeetError, escape_controls
-from watersmeet.metrics.batch import BatchMetrics
-from watersmeet.metrics.events import LOGGER, JsonLineFormatter, log_event
-from watersmeet.metrics.progress import RunProgress, describe_continuous_progress, describe_finite_progress
+from watersmeet.events import LOGGER, JsonLineFormatter, log_event
+from watersmeet.metrics import BatchMetrics, RunProgress, describe_continuous_progress, describe_finite_progress
 from watersmeet.units import format_bytes, format_count, format_duration, format_percent, format_rate, pluralize
 
 #: A finite run that ends earlier prints no line.

@@ -35,7 +35,7 @@ from watersmeet.cli.terminal import (
 )
 from watersmeet.errors import InputError, escape_controls
 from watersmeet.extras import DASHBOARD, require_extra
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun

@@ -18,7 +18,7 @@ from watersmeet.checkpoint.store import lock_checkpoint
 from watersmeet.cli.reporter import RunReporter
 from watersmeet.cli.terminal import make_console
 from watersmeet.extras import SPARK, find_missing_module, require_extra
-from watersmeet.metrics.batch import Observer
+from watersmeet.metrics import Observer
 from watersmeet.runtime.first_files import refuse_empty_sources, wait_for_first_files
 from watersmeet.runtime.java import check_java, find_java_problem
 from watersmeet.sources.declarations import Sources

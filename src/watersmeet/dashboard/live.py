@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.algebra.plan import Plan, describe_plan
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 
 #: Batches kept for the charts; totals count all of them.
 MAX_BATCHES = 2_000

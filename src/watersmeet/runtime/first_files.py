@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from watersmeet.errors import InputError
-from watersmeet.metrics.events import log_waiting_for_files
+from watersmeet.events import log_waiting_for_files
 
 #: Interval between two listings of a directory that has no new files.
 POLL_S = 0.25

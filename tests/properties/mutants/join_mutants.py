@@ -14,6 +14,7 @@ from watersmeet.algebra import query
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.time_bounds import close_bounds
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
+from watersmeet.metrics import Ledger
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call_kernel
@@ -22,7 +23,6 @@ from watersmeet.operators.window_join import operator as join_operator
 from watersmeet.operators.window_join.tactics import grouped_runs
 from watersmeet.runtime import watermark
 from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.ledger import Ledger
 
 
 def _range_longer_by(more_us: int) -> Callable[[Original], Original]:

@@ -25,7 +25,7 @@ from rich.syntax import Syntax
 
 import watersmeet as wm
 from watersmeet.cli.demo.replay import Replay, write_aircraft_query
-from watersmeet.metrics.batch import BatchMetrics, Observer
+from watersmeet.metrics import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
 from watersmeet.runtime.embedded.run import collect_with_metrics

@@ -45,7 +45,7 @@ from watersmeet.cli.demo.results import (
 )
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import render_rows
-from watersmeet.metrics.batch import BatchMetrics, Observer
+from watersmeet.metrics import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.units import (
     format_bytes,

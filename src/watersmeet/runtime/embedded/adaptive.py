@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.metrics.events import log_event
+from watersmeet.events import log_event
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.explain import Explanation

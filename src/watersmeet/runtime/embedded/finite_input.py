@@ -10,8 +10,7 @@ from contextlib import nullcontext
 
 import pyarrow as pa
 
-from watersmeet.metrics.batch import BatchMetrics, ignore_metrics
-from watersmeet.metrics.notebook import show_notebook_bar
+from watersmeet.metrics import BatchMetrics, ignore_metrics, show_notebook_bar
 from watersmeet.runtime.embedded.run import EmbeddedRun, collect_with_metrics, run_batch_with_metrics
 from watersmeet.sources.declarations import BATCH_ROWS, Stream, read_all_rows, split_tables_by_time
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed

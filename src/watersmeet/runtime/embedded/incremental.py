@@ -24,14 +24,13 @@ from watersmeet.checkpoint.file_log import FILES_PART, FileLog
 from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_output
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.errors import InputError
+from watersmeet.events import log_event, log_run_ended
 from watersmeet.framing import DamagedFileError
-from watersmeet.metrics.batch import Observer
-from watersmeet.metrics.events import log_event, log_run_ended
+from watersmeet.metrics import Ledger, Observer
 from watersmeet.operators.protocol import SavedPart, StatePart
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
-from watersmeet.runtime.ledger import Ledger
 from watersmeet.sinks import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource

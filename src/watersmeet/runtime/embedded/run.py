@@ -16,9 +16,8 @@ from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.render import html_code, html_paragraph
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchMetrics, Observer, ignore_metrics
-from watersmeet.metrics.events import log_batch, log_run_ended, log_run_started
-from watersmeet.metrics.notebook import is_notebook
+from watersmeet.events import log_batch, log_run_ended, log_run_started
+from watersmeet.metrics import BatchMetrics, Ledger, Observer, ignore_metrics, is_notebook, render_ledger_html
 from watersmeet.operators.build import build_operator
 from watersmeet.operators.parallel import cpu_seconds, on_cores
 from watersmeet.operators.protocol import (
@@ -34,7 +33,6 @@ from watersmeet.operators.shed.sampling import RowSampler, build_drop_boxes
 from watersmeet.operators.window_join.admission import shed_rows
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, WorkCounters
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
-from watersmeet.runtime.ledger import Ledger, render_ledger_html
 from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Watermark, collect_lateness
 from watersmeet.sources.declarations import Sources, Stream, bind_query, read_all_rows

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, EMIT, INGEST, PROBE, STORE
 from watersmeet.runtime.buckets.bucket import MERGE_METRICS, Bucket, time_metric_name
 from watersmeet.runtime.spark.emission import METRICS

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
-from watersmeet.metrics.batch import Observer
-from watersmeet.metrics.events import log_batch, log_run_ended
+from watersmeet.events import log_batch, log_run_ended
+from watersmeet.metrics import Observer
 from watersmeet.runtime.spark.batch_metrics import build_ledger, parse_progress, to_batch_metrics
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.progress_events import ProgressEvents

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.errors import InputError
-from watersmeet.metrics.events import log_run_started
+from watersmeet.events import log_run_started
 from watersmeet.runtime.buckets.bucket import Merger
 from watersmeet.runtime.buckets.bucket_grid import GridStore
 from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_execution_plan

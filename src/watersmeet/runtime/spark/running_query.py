@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Self
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.render import html_paragraph, html_table
 from watersmeet.errors import WatersmeetError
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics, Ledger, render_ledger_html
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
-from watersmeet.runtime.ledger import Ledger, render_ledger_html
 from watersmeet.units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError
-from watersmeet.metrics.events import log_batch, log_run_ended
+from watersmeet.events import log_batch, log_run_ended
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.runtime.background import BackgroundThread

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from watersmeet.algebra.plan import Plan, describe_plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.render import format_query
-from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.metrics import BatchMetrics
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.units import format_bytes, format_duration, pluralize
 
