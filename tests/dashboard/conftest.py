@@ -15,8 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import watersmeet as wm
-from watersmeet.dashboard.app import DashboardContent
-from watersmeet.dashboard.serve import DashboardAddress, serve
+from watersmeet.dashboard.server import DashboardAddress, DashboardContent, serve
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 

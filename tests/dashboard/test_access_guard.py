@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.conftest import ServedRun
-from watersmeet.dashboard.app import STATIC_FILES
-from watersmeet.dashboard.serve import serve
+from watersmeet.dashboard.server import STATIC_FILES, serve
 from watersmeet.errors import InputError
 
 ROUTES = [

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.dashboard.conftest import ServedRun
 from tests.dashboard.test_dashboard_of_a_run import add, growing, read_address  # noqa: F401 # `growing` is a fixture
 from watersmeet.dashboard.guard import ConnectionLimits
-from watersmeet.dashboard.serve import DashboardAddress, serve
+from watersmeet.dashboard.server import DashboardAddress, serve
 
 MANY = 300
 

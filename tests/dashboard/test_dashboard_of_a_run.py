@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.conftest import OpenedPage
-from watersmeet.dashboard.serve import DashboardAddress
+from watersmeet.dashboard.server import DashboardAddress
 
 OpenDashboard = Callable[..., OpenedPage]
 

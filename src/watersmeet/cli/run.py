@@ -48,7 +48,7 @@ from watersmeet.sql.binder import refuse_undeclared_sources
 from watersmeet.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
-    from watersmeet.dashboard.live import LiveRun
+    from watersmeet.dashboard.view import LiveRun
 
 CONSOLE, MEMORY = "console", "memory"
 

@@ -10,9 +10,8 @@ import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli.exit import stop_on_signals
 from watersmeet.cli.terminal import make_console
-from watersmeet.dashboard.app import DashboardContent
-from watersmeet.dashboard.live import LiveRun
-from watersmeet.dashboard.serve import serve
+from watersmeet.dashboard.server import DashboardContent, serve
+from watersmeet.dashboard.view import LiveRun
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.errors import escape_controls
 from watersmeet.sources.declarations import Relation, Stream
