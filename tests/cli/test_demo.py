@@ -32,8 +32,8 @@ from watersmeet.cli.demo.replay import (
     write_punctuality_query,
 )
 from watersmeet.cli.demo.results import check_aircraft, count_rows
-from watersmeet.dashboard.app import DashboardContent
-from watersmeet.dashboard.live import LiveRun
+from watersmeet.dashboard.server import DashboardContent
+from watersmeet.dashboard.view import LiveRun
 from watersmeet.errors import InternalError
 from watersmeet.metrics import BatchMetrics
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from tests.cli.test_usage_errors import run_failing, stream_options
-from watersmeet.calibration.profile_store import load_profile, profile_path
+from watersmeet.calibration.profiles import load_profile, profile_path
 from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
 from watersmeet.errors import InputError, InternalError

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.errors import InputError
-from watersmeet.stats.column_values import draw_sample_rows
 from watersmeet.stats.estimate import Provenance
-from watersmeet.stats.table_stats import measure_table
+from watersmeet.stats.table_stats import draw_sample_rows, measure_table
 
 
 def seconds(*times_s: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import watersmeet as wm
-from watersmeet.calibration.calibrate import cpu_name
+from watersmeet.calibration.profiles import cpu_name
 from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError, escape_controls
 from watersmeet_lab.papers.claims import Claim

@@ -1,10 +1,10 @@
 """Calibration: measures the weights of the cost models on this machine with the engine's kernels, and saves them."""
 
-from watersmeet.calibration.calibrate import measure_profile
-from watersmeet.calibration.profile_store import (
+from watersmeet.calibration.profiles import (
     current_profile,
     default_profile,
     load_profile,
+    measure_profile,
     profile_path,
     save_profile,
 )

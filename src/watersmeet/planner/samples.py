@@ -26,9 +26,9 @@ from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.admission import ReleasedRows, build_pane, drop_raising_rows
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
-from watersmeet.stats.column_values import draw_sample_rows
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.selectivity import measure_selectivity
+from watersmeet.stats.table_stats import draw_sample_rows
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.calibration.profile_store import current_profile
+from watersmeet.calibration.profiles import current_profile
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.registry import compile_join_config

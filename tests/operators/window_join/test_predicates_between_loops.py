@@ -8,7 +8,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
-from watersmeet.calibration.profile_store import default_profile
+from watersmeet.calibration.profiles import default_profile
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.matches import recheck_matches
 from watersmeet.operators.window_join.tactics import loop_stages, w_joins
