@@ -18,6 +18,7 @@ from typing import Any
 from watersmeet.algebra.plan import Plan, describe_plan
 from watersmeet.metrics import BatchMetrics
 from watersmeet.planner.explain import Explanation, describe_profile
+from watersmeet.planner.probe_orders import describe_order
 from watersmeet.units import format_count, format_rate
 
 #: Plans that lost in the list; the rest are only counted.
@@ -45,7 +46,7 @@ def build_view(explanation: Explanation) -> dict[str, Any]:
             "rows_out_per_s": cost["rows_out_per_s"],
             "drop": _shed_shares(explanation),
             "remedies": list(explanation.remedies.describe()) if explanation.remedies is not None else [],
-            "orders": [" → ".join([origin, *order]) for origin, order in facts["orders"].items() if order],
+            "orders": [describe_order(origin, order) for origin, order in facts["orders"].items() if order],
             "waits_for_watermark": facts["waits_for_watermark"],
             "weights": describe_profile(explanation.profile),
             "cards": [card.to_dict() for card in build_cards(facts)],
@@ -170,10 +171,10 @@ def _build_input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
 
 def _build_probe_card(alias: str, order: list[str], left: dict[str, float], shared: Operators) -> Card:
     operators = shared + _take_operators(
-        left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → ")
+        left, lambda name: name == f"probe {alias}" or name.startswith((f"probe {alias} → ", f"probe {alias}: "))
     )
-    lines = (" → ".join([alias, *order]),)
-    after = tuple(f"input {each}" for each in (alias, *order))
+    lines = (describe_order(alias, order),)
+    after = tuple(f"input {each}" for each in dict.fromkeys((alias, *order)))
     return _build_card(f"probe {alias}", 1, f"new row of {alias}", lines, after, operators, (f"probe {alias}",))
 
 

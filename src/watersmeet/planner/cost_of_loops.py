@@ -13,9 +13,10 @@ References: Kang, Naughton, Viglas, section 3; Golab, Özsu, sections 3 and 4.2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import Column, Expr
@@ -29,44 +30,120 @@ from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
-from watersmeet.planner.probe_orders import predict_in_orders
-from watersmeet.planner.workload import ResidualPredicate, Workload
+from watersmeet.planner.probe_orders import find_pinned_order, predict_in_orders
+from watersmeet.planner.workload import ResidualPredicate, Workload, length_to_seconds
 
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
+
+#: Ages of stored rows, as shares of the time that their window holds: points that averages are taken over.
+_AGES = (np.arange(24.0) + 0.5) / 24
+
+#: Below this number of expected rows, an evaluation has one row.
+_FEW_ROWS = 1e-9
 
 
 def predict_loops(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> JoinPrediction:
     """Predict the cost of nested loops, with the indexes and intervals of the plan."""
-    return predict_in_orders(config, workload, LoopsModel(config, workload, profile, plan), plan)
+    model = LoopsModel(config, workload, profile, plan)
+    found = predict_in_orders(config, workload, model, plan)
+    orders = {i: find_pinned_order(config, found.plan, i) or () for i in config.stream_inputs}
+    return replace(found, comparisons_per_s=sum(model.comparisons_per_s(i, order) for i, order in orders.items()))
 
 
 @dataclass(frozen=True)
 class LoopsModel:
-    """Seconds of a loop and of upkeep, for one query, one profile and one plan's indexes and intervals."""
+    """Seconds of a loop and of upkeep, for one query, one profile and one plan's indexes and intervals.
+
+    The loops outside that of the new rows run once per evaluation, over whole windows, expired rows included. Inside
+    it, only rows of the window match. So the combinations that leave the loop of the new rows are those that a join
+    with the new rows outermost would find.
+    """
 
     config: JoinConfig
     workload: Workload
     profile: Profile
     plan: Plan
     _in_kernel: dict[Expr, bool] = field(default_factory=dict, repr=False)
+    _scanned: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, repr=False)
+    _stored: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, repr=False)
+    _together: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+
+    def new_rows(self, origin: int) -> float:
+        """Estimate the new rows of an evaluation that has any: one if eager, else those of an interval τ."""
+        expected = self.workload.inputs[origin].kept_per_s.value * self.plan.evaluate_us / 1e6
+        return expected / -math.expm1(-expected) if expected > _FEW_ROWS else 1.0
 
     def fanout(self, origin: int, known: frozenset[int], target: int) -> float:
-        return self.workload.fanout(self.config, known, target)
+        return self._matches(origin, known, target) * self.workload.residual_share(known, target)
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
-        kind = self._access(known, target)
+        if target == origin and not known:
+            return 0.0  # the new rows need no search
+        kind = "list" if target == origin else self._access(known, target)
         weights = self.profile.structure(kind)
-        touched = self._touched_rows(kind, known, target) * weights.compare_s
+        touched = self._touched_rows(origin, kind, known, target) * weights.compare_s
         # Without a key that narrows the scan, the times of all its rows are tested.
         if not self.config.classes.find_connections(target, sorted(known)):
-            touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
-        passed_on = self.workload.fanout(self.config, known, target) * self.profile.loop_match_s
-        return (
-            weights.lookup_s
-            + touched
-            + passed_on
-            + self.outside_kernel_s(known, target, self.workload.matches(self.config, known, target))
-        )
+            times = self.new_rows(origin) if target == origin else self._held_rows(target)
+            touched += times * self._indexed_share(kind, known, target) * self.profile.scan_s
+        matches = self._matches(origin, known, target)
+        passed_on = matches * self.workload.residual_share(known, target) * self.profile.loop_match_s
+        return weights.lookup_s + touched + passed_on + self.outside_kernel_s(known, target, matches)
+
+    def comparisons_per_s(self, origin: int, order: tuple[int, ...]) -> float:
+        """Estimate the comparisons per second for the new rows of an origin. The outermost loop compares nothing.
+
+        References: Golab, Özsu, appendix A: C and L with the new rows outermost, G and H with them anywhere.
+        """
+        found, rows, known = 0.0, 1.0, frozenset[int]()
+        for target in order if origin in order else (origin, *order):
+            if known:
+                kind = "list" if target == origin else self._access(known, target)
+                found += rows * self._touched_rows(origin, kind, known, target)
+            rows *= self.fanout(origin, known, target)
+            known |= {target}
+        return found * self.workload.inputs[origin].kept_per_s.value / self.new_rows(origin)
+
+    def _matches(self, origin: int, known: frozenset[int], target: int) -> float:
+        """Estimate the rows that match a combination of the known inputs by keys and times."""
+        if origin in known:
+            return self.workload.matches(self.config, known, target)
+        if target != origin:
+            return self._stored_matches(known, target)
+        if not known:
+            return self.new_rows(origin)
+        share, before = 1.0, frozenset[int]()
+        for i in sorted(known):
+            inside = self.workload.matches(self.config, before | {origin}, i)
+            inside *= self.workload.residual_share(before | {origin}, i)
+            stored = self._stored_matches(before, i) * self.workload.residual_share(before, i)
+            share, before = share * inside / stored if stored else 0.0, before | {i}
+        residual = self.workload.residual_share(known, origin)
+        return self.new_rows(origin) * share / residual if residual else 0.0
+
+    def _stored_matches(self, known: frozenset[int], target: int) -> float:
+        """Estimate the stored rows of a window, expired ones included, that match a combination of stored rows."""
+        found = self._stored.get((known, target))
+        if found is None:
+            shares = [self._time_share(i, target) for i in known if self.config.inputs[i].is_stream]
+            found = self._held_rows(target) * min(shares, default=1.0)
+            found *= self.workload.key_share(self.config, known, target) if known else 1.0
+            self._stored[known, target] = found
+        return found
+
+    def _time_share(self, i: int, target: int) -> float:
+        """Estimate the share of pairs of stored rows whose times are within the bounds between the two inputs."""
+        pair = min(i, target), max(i, target)
+        if pair not in self._together:
+            first, second = (
+                _AGES * self._held_rows(each) / max(self.workload.inputs[each].kept_per_s.value, 1e-9) for each in pair
+            )
+            later_s = first[:, None] - second[None, :]  # how much later the second row is
+            gaps = self.workload.gaps_us
+            most_s = [length_to_seconds(gaps[a][b]) for a, b in (pair, pair[::-1])]
+            within = (later_s <= most_s[0]) & (-later_s <= most_s[1])
+            self._together[pair] = float(within.mean())
+        return self._together[pair] if self.config.inputs[target].is_stream else 1.0
 
     def outside_kernel_s(self, known: frozenset[int], target: int, matches: float) -> float:
         """Estimate the seconds for predicates outside the kernel, on this many matches by keys and times.
@@ -120,9 +197,6 @@ class LoopsModel:
         parts.append(OperatorCost("batches of loops", self.profile.loops_batch_s * batches * self._stages, batches))
         return parts
 
-    def window_rows(self, target: int) -> float:
-        return self._held_rows(target)
-
     @property
     def _stages(self) -> int:
         """Maximum number of stages of the loop nest.
@@ -155,14 +229,33 @@ class LoopsModel:
         ranged = kind in PATH_ROWS and any(is_range(each.predicate) for each in self._ready(known, target))
         return kind if connected or ranged else "list"
 
-    def _touched_rows(self, kind: str, known: frozenset[int], target: int) -> float:
-        held = self._held_rows(target)
-        return touched_rows(self._index(target), kind, held, held * self._indexed_share(kind, known, target))
+    def _touched_rows(self, origin: int, kind: str, known: frozenset[int], target: int) -> float:
+        """Estimate the rows that one probe compares: of the origin, only the new rows."""
+        if target == origin:
+            return self.new_rows(origin)
+        found = self._scanned.get((known, target))
+        if found is None:
+            held = self._held_rows(target)
+            equal = held * self._indexed_share(kind, known, target)
+            found = touched_rows(self._index(target), kind, held, equal, spread=self._spreads_keys(known, target))
+            self._scanned[known, target] = found
+        return found
+
+    def _spreads_keys(self, known: frozenset[int], target: int) -> bool:
+        """Return whether the codes of the probed key are its values: buckets then share them out evenly."""
+        connected = self.config.classes.find_connections(target, sorted(known))
+        return bool(connected) and connected[0][0] in self.config.exact_classes
 
     def _indexed_share(self, kind: str, known: frozenset[int], target: int) -> float:
-        """Estimate the share of a window with the probed key, or in the probed range; times do not narrow it."""
-        if self.config.classes.find_connections(target, sorted(known)):
-            return self.workload.key_share(self.config, known, target)
+        """Estimate the share of a window with the probed key, or in the probed range; times do not narrow it.
+
+        An index is on one key. Other keys are compared on the rows that it returns.
+        """
+        connected = self.config.classes.find_connections(target, sorted(known))
+        if connected:
+            key_class = connected[0][0]
+            providers = frozenset(i for i in known if i in self.config.classes.keys[key_class])
+            return self.workload.class_share(self.config, key_class, providers, target)
         return (
             next((each.share.value for each in self._ready(known, target) if is_range(each.predicate)), 1.0)
             if kind in PATH_ROWS
@@ -173,17 +266,22 @@ class LoopsModel:
         return [each for each in self.workload.residuals if target in each.inputs and each.inputs <= known | {target}]
 
 
-def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:
+def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float, *, spread: bool = False) -> float:
     """Estimate the rows that one probe compares: the whole window, a bucket, or a path down a tree.
 
-    A bucket holds the equal rows and its part of the others.
+    A bucket holds the equal rows and its part of the others. If keys are their own codes, buckets share out the keys
+    evenly (`spread`), so that with as many buckets as keys, a bucket has one key.
 
     >>> touched_rows(Index("hash", 5), "hash", held_rows=1000, equal_rows=0)
     200.0
+    >>> touched_rows(Index("hash", 50), "hash", held_rows=1000, equal_rows=20, spread=True)
+    20.0
 
     """
     if kind == "list":
         return held_rows
+    if kind == "hash" and spread:
+        return max(equal_rows, held_rows / index.size)
     if kind == "hash":
         return equal_rows + (held_rows - equal_rows) / index.size
     return PATH_ROWS[kind](max(held_rows, 1.0), index.size)

@@ -91,8 +91,9 @@ class RunsModel:
         parts.append(OperatorCost("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
         return parts
 
-    def window_rows(self, target: int) -> float:
-        return self.workload.filled_rows(self.config, target)
+    def new_rows(self, origin: int) -> float:
+        """Return 1: costs are per row, and the new rows are always outermost."""
+        return 1.0
 
     def _panes(self, target: int) -> float:
         """Estimate the panes of a window: panes of similar size are merged, so n batches have about log2 n."""

@@ -26,7 +26,14 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
         OperatorCost("emit", rows_out * profile.row_out_s, rows_out),
     )
     rows, size = _estimate_base_state(workload)
-    return CostedPlan(join.plan, PlanCost(operators, rows + join.stored_rows, size + join.stored_bytes, rows_out))
+    cost = PlanCost(
+        operators,
+        rows + join.stored_rows,
+        size + join.stored_bytes,
+        rows_out,
+        comparisons_per_s=join.comparisons_per_s,
+    )
+    return CostedPlan(join.plan, cost)
 
 
 def _estimate_rows_out(config: JoinConfig, workload: Workload) -> float:

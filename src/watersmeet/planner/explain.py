@@ -26,6 +26,7 @@ from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import CostingContext, Remedies, find_join_remedies
 from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
+from watersmeet.planner.probe_orders import describe_order, find_pinned_order
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
@@ -157,6 +158,8 @@ class Explanation:
             f" {format_bytes(cost.state_bytes)} of state ({format_count(cost.state_rows)} rows),"
             f" output {format_rate(cost.rows_out_per_s)}"
         )
+        if cost.comparisons_per_s is not None:
+            yield f"the loops compare {format_rate(cost.comparisons_per_s, 'rows')}"
         shortfall = self.budget.shortfall(cost)
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
         if self.remedies is not None:
@@ -194,7 +197,8 @@ class Explanation:
             yield from (f"  {a} and {b} at most {_format_length(within)} apart" for a, b, within in pairs)
         if len(self.config.inputs) > 1 and self._orders():
             yield "probe order, by the stream of the new row"
-            yield from (f"  {origin}: {' → '.join([origin, *order])}" for origin, order in self._orders().items())
+            for origin, order in self._orders().items():
+                yield f"  {origin}: {describe_order(origin, order).removeprefix(f'{origin}: ')}"
         if self.config.waits_for_watermark:
             yield "results wait for the watermark: a ROWS window counts rows in time order"
 
@@ -214,12 +218,19 @@ class Explanation:
             yield f"  and {len(self.others) - len(listed)} more"
 
     def _orders(self) -> dict[str, list[str]]:
-        """Return the probe order by origin; trees and W-joins have none."""
+        """Return the probe order by origin: the other inputs, or all of them if the new rows are not outermost.
+
+        Trees and W-joins have none.
+        """
         if not self.bound.is_aggregation and find_tactic(self.plan).parts.orders is None:
             return {}
         inputs = self.config.inputs
         return {
-            inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]]
+            inputs[i].alias: [
+                inputs[j].alias
+                for j in find_pinned_order(self.config, self.plan, i)
+                or tuple(step.target for step in self.config.orders[i])
+            ]
             for i in self.config.stream_inputs
         }
 
@@ -370,6 +381,7 @@ def _cost_dict(cost: PlanCost) -> dict[str, Any]:
         "state_rows": cost.state_rows,
         "state_bytes": cost.state_bytes,
         "rows_out_per_s": cost.rows_out_per_s,
+        "comparisons_per_s": cost.comparisons_per_s,
         "operators": [
             {"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.operators
         ],

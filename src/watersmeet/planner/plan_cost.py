@@ -75,12 +75,14 @@ class JoinPrediction:
     """Predicted work of one algorithm: everything between ingesting rows and emitting results.
 
     `plan` has no open orders and no open tree. `stored_rows` and `stored_bytes` come on top of the base windows.
+    `comparisons_per_s` is None for algorithms that are not costed by comparisons.
     """
 
     plan: Plan
     operators: tuple[OperatorCost, ...]
     stored_rows: float = 0.0
     stored_bytes: float = 0.0
+    comparisons_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class PlanCost:
     """CPU seconds per second of stream by operator, bytes and rows of state, and rows out per second.
 
     The estimates of a shedding aggregation are based on `combinations_per_s` combinations of kept rows. The field is
-    None for every other query.
+    None for every other query. `comparisons_per_s` are those of nested loops, and None for other algorithms.
     """
 
     operators: tuple[OperatorCost, ...]
@@ -96,6 +98,7 @@ class PlanCost:
     state_bytes: float
     rows_out_per_s: float
     combinations_per_s: float | None = None
+    comparisons_per_s: float | None = None
 
     @property
     def answer_per_s(self) -> float:

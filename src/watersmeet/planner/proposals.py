@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
-from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.tactics.plan_defaults import lazy_interval_us
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
@@ -31,10 +31,14 @@ def grouped_runs(config: JoinConfig, workload: Workload, profile: Profile) -> li
 
 
 def nested_loops(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
-    """Propose the joins of Golab and Özsu without an index: eager, and lazy with τ = a tenth of the shortest window."""
+    """Propose the joins of Golab and Özsu without an index: eager, and lazy with τ = a tenth of the shortest window.
+
+    The orders of naive and general lazy joins have the new rows in any loop.
+    """
     if len(config.inputs) < 2:
         return []
-    return [Plan("eager-nlj"), *_with_intervals(config, Plan("lazy-nlj"))]
+    lazy = [plan for name in ("naive-nlj", "lazy-nlj", "general-lazy-nlj") for plan in _make_lazy(config, Plan(name))]
+    return [Plan("naive-nlj"), Plan("eager-nlj"), *lazy]
 
 
 def hash_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
@@ -42,7 +46,29 @@ def hash_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return []
     indexes = tuple((each.alias, build_sized_index("hash", workload, each.number)) for each in config.inputs)
-    return [Plan("eager-hash", indexes=indexes), *_with_intervals(config, Plan("lazy-hash", indexes=indexes))]
+    return [Plan("eager-hash", indexes=indexes), *_make_lazy(config, Plan("lazy-hash", indexes=indexes))]
+
+
+def hybrid_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose hybrid joins: a hash index on any choice of the windows that have a key, or on all of them if many.
+
+    References: Golab, Özsu, section 3.5.
+    """
+    keyed = [each for each in config.inputs if each.keys]
+    if len(config.inputs) < 2 or not keyed:
+        return []
+    plans = []
+    for kinds in (
+        product(("list", "hash"), repeat=len(keyed)) if len(keyed) <= MAX_MIXED_WINDOWS else [("hash",) * len(keyed)]
+    ):
+        hashed = {each.alias: kind for each, kind in zip(keyed, kinds, strict=True)}
+        indexes = tuple(
+            (each.alias, build_sized_index(hashed.get(each.alias, "list"), workload, each.number))
+            for each in config.inputs
+        )
+        plan = Plan("hybrid-nlj-hash", indexes=indexes)
+        plans += [plan, *_make_lazy(config, plan)]
+    return plans
 
 
 def indexed_windows(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
@@ -81,8 +107,8 @@ def count_buckets(workload: Workload, number: int) -> int:
     return int(min(max(distinct, default=1.0), MAX_BUCKETS)) or 1
 
 
-def _with_intervals(config: JoinConfig, plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with its intervals, if there is a time window to derive them from."""
-    full = fill_intervals(config, plan, find_tactic(plan).parts)
-    if full.evaluate_us:
-        yield full
+def _make_lazy(config: JoinConfig, plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with evaluation and expiration intervals, if there is a time window to derive them from."""
+    interval_us = lazy_interval_us(config)
+    if interval_us is not None:
+        yield replace(plan, evaluate_us=interval_us, expire_us=interval_us)

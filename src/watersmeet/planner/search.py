@@ -21,7 +21,9 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
+from watersmeet.operators.window_join.tactics.plan_defaults import fill_by_structure
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
+from watersmeet.operators.window_join.tactics.tactic import GLOBAL
 from watersmeet.planner.algorithms import PROPOSALS
 from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.filling import can_run
@@ -86,7 +88,12 @@ def drop_what_cannot_run(search: PlanSearch) -> PlanSearch:
     Orders are still open, so one configuration serves all plans of an algorithm.
     """
     configs = _configs_by_kernel_thetas(search.bound)
-    return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
+    plans = (
+        plan
+        for plan in dict.fromkeys(search.plans)
+        if _can_run(configs, fill_by_structure(search.config, plan, find_tactic(plan).parts))
+    )
+    return replace(search, plans=tuple(plans))
 
 
 def predict_costs(search: PlanSearch) -> PlanSearch:
@@ -215,21 +222,17 @@ def _can_run(configs: dict[bool, JoinConfig], plan: Plan) -> bool:
     return can_run(configs[find_tactic(plan).kernel_thetas], plan)
 
 
-Orders = tuple[tuple[str, tuple[str, ...]], ...]
-
-
 def enumerate_plans(
     bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, most: int, seed: int = 0
 ) -> list[Plan]:
     """Return all runnable plans if there are at most `most`, else `most` distinct plans drawn at random."""
     candidates = list_open_plans(bound, config, workload, profile)
-    orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.stream_inputs)
-    if len(candidates) * orders <= most:
-        whole = (_with_orders(plan, chosen) for plan in candidates for chosen in _list_orders(config))
+    if sum(_count_orders(config, plan) for plan in candidates) <= most:
+        whole = (each for plan in candidates for each in _list_orders(config, plan))
         return [plan for plan in dict.fromkeys(whole) if _is_runnable(bound, plan)]
     rng, found = Random(seed), dict[Plan, None]()
     for _ in range(20 * most):
-        plan = _with_orders(rng.choice(candidates), _draw_orders(config, rng))
+        plan = _draw_orders(config, rng.choice(candidates), rng)
         if plan not in found and _is_runnable(bound, plan):
             found[plan] = None
         if len(found) == most:
@@ -237,23 +240,37 @@ def enumerate_plans(
     return list(found)
 
 
-def _with_orders(plan: Plan, orders: Orders) -> Plan:
-    return plan if plan.tree is not None else replace(plan, orders=orders)
+def _count_orders(config: JoinConfig, plan: Plan) -> int:
+    return math.prod(math.factorial(len(names)) for _, names in _list_ordered_names(config, plan))
 
 
-def _list_orders(config: JoinConfig) -> list[Orders]:
-    aliases = [each.alias for each in config.inputs]
-    per_origin = [
-        [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])]
-        for i in config.stream_inputs
-    ]
-    return [tuple(chosen) for chosen in product(*per_origin)]
+def _list_orders(config: JoinConfig, plan: Plan) -> list[Plan]:
+    """Return the plan with every choice of its orders."""
+    ordered = _list_ordered_names(config, plan)
+    chosen = product(*([(origin, order) for order in permutations(names)] for origin, names in ordered))
+    return [_set_orders(plan, each) for each in chosen]
 
 
-def _draw_orders(config: JoinConfig, rng: Random) -> Orders:
-    aliases = [each.alias for each in config.inputs]
-    others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.stream_inputs}
-    return tuple((origin, tuple(rng.sample(names, len(names)))) for origin, names in others.items())
+def _draw_orders(config: JoinConfig, plan: Plan, rng: Random) -> Plan:
+    ordered = _list_ordered_names(config, plan)
+    return _set_orders(plan, tuple((origin, tuple(rng.sample(names, len(names)))) for origin, names in ordered))
+
+
+def _list_ordered_names(config: JoinConfig, plan: Plan) -> list[tuple[str, list[str]]]:
+    """Return the names that a plan puts in order, by origin; all names under one origin for a global order."""
+    parts, aliases = find_tactic(plan).parts, [each.alias for each in config.inputs]
+    if plan.tree is not None or parts.orders is None:
+        return []
+    if parts.orders == GLOBAL:
+        return [(aliases[0], aliases)]
+    placed = parts.places_new_rows(plan)
+    return [(aliases[i], [alias for alias in aliases if placed or alias != aliases[i]]) for i in config.stream_inputs]
+
+
+def _set_orders(plan: Plan, orders: tuple[tuple[str, tuple[str, ...]], ...]) -> Plan:
+    if find_tactic(plan).parts.orders == GLOBAL:
+        return replace(plan, global_order=orders[0][1])
+    return replace(plan, orders=orders)
 
 
 def _is_runnable(bound: BoundQuery, plan: Plan) -> bool:

@@ -259,20 +259,20 @@ TACTICS = (
         "general-lazy-nlj",
         "Golab, Özsu: General Lazy Multi-Way NLJ",
         compile_general_lazy_nlj,
-        OpenParts(PER_ORIGIN, is_lazy=True),
+        OpenParts(PER_ORIGIN, is_lazy=True, new_rows_anywhere=True),
     ),
     Tactic("eager-hash", "Golab, Özsu: Multi-Way Hash Join, eager", compile_eager_hash, OpenParts(PER_ORIGIN, HASH)),
     Tactic(
         "lazy-hash",
         "Golab, Özsu: Multi-Way Hash Join, lazy",
         compile_lazy_hash,
-        OpenParts(PER_ORIGIN, HASH, is_lazy=True),
+        OpenParts(PER_ORIGIN, HASH, is_lazy=True, new_rows_anywhere=True),
     ),
     Tactic(
         "hybrid-nlj-hash",
         "Golab, Özsu: Hybrid NLJ-Hash Join",
         compile_hybrid_nlj_hash,
-        OpenParts(PER_ORIGIN, HASH_WHERE_KEYED),
+        OpenParts(PER_ORIGIN, HASH_WHERE_KEYED, new_rows_anywhere=True),
     ),
     Tactic(
         "window-join",

@@ -44,6 +44,11 @@ class OpenParts:
     indexes: str | None = None  # HASH, HASH_WHERE_KEYED or ANY
     is_lazy: bool = False
     has_tree: bool = False
+    new_rows_anywhere: bool = False  # if lazy, an order may have the new rows in any loop
+
+    def places_new_rows(self, plan: Plan) -> bool:
+        """Return whether the orders of a plan fix the loop of the new rows. Otherwise it is the outermost one."""
+        return self.orders == GLOBAL or (self.new_rows_anywhere and plan.evaluate_us > 0)
 
     @property
     def probes_by_key_only(self) -> bool:
