@@ -14,8 +14,7 @@ from typing import Any
 from tests.properties.mutants.mutant import Mutant, Original, Patch
 from watersmeet import files as our_files
 from watersmeet import framing, sinks
-from watersmeet.checkpoint import contents, owner, store
-from watersmeet.checkpoint.repair import findings
+from watersmeet.checkpoint import contents, findings, owner, store
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded import incremental
 from watersmeet.sinks import SINK_FORMATS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.checkpoint.repair.spark_files import checksum_path, contradicts_checksum
+from watersmeet.checkpoint.spark_files import checksum_path, contradicts_checksum
 
 CONTENT = bytes(range(256)) * 5
 

@@ -14,8 +14,7 @@ import pytest
 import watersmeet as wm
 from tests.volume import scale_volume
 from watersmeet.checkpoint.contents import RunIdentity, SavedState
-from watersmeet.checkpoint.file_log import FILES_PART, FileLog
-from watersmeet.checkpoint.store import Checkpoint
+from watersmeet.checkpoint.store import FILES_PART, Checkpoint, FileLog
 from watersmeet.operators.protocol import StatePart
 from watersmeet.runtime.embedded.incremental import describe_run, restore_run
 from watersmeet.runtime.embedded.run import EmbeddedRun, start_run

@@ -6,16 +6,22 @@ its state, which commits the batch. Every file appears complete or not at all, a
 
 Parts expire at different times, so a file may hold few parts that are still in use. When all files together are much
 larger than the parts in use, a commit copies parts out of the file with the smallest share of them.
+
+A run never reads a file twice, so the state has the name of every file that was read (`FileLog`). The names are kept
+in chunks: a batch adds one chunk, and chunks of similar size are merged up to a limit. So a commit writes few names,
+however many were read before.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import pyarrow as pa
 
@@ -43,13 +49,16 @@ from watersmeet.checkpoint.contents import (
 from watersmeet.checkpoint.owner import OutputOwner, read_owner
 from watersmeet.errors import InputError
 from watersmeet.files import write_atomically
-from watersmeet.operators.protocol import StatePart
+from watersmeet.operators.protocol import SavedPart, StatePart
 
 _KEPT_STATES = 2
 #: Files of parts are compacted when they are larger than their parts in use by this factor.
 _MAX_FILE_SHARE = 1.5
 #: Files are not compacted before this many bytes are to be gained.
 _MIN_WASTE_BYTES = 1 << 16
+FILES_PART = "files"
+#: A merged chunk has at most this many names.
+MERGE_NAMES = 4096
 
 
 class Checkpoint:
@@ -250,3 +259,69 @@ def lock_checkpoint(path: Path) -> IO[bytes]:
             hint="stop that process first, or use another checkpoint",
         ) from error
     return lock
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FileNames:
+    """Some names of files of one stream, saved as one part of the state."""
+
+    input_number: int
+    names: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return FILES_PART
+
+    @property
+    def value(self) -> FileNames:
+        return self
+
+    @property
+    def rows(self) -> int:
+        return 0  # they are not rows of the query
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(self.names).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class FileLog:
+    """Names of all files that were read from each stream, by the stream's number."""
+
+    chunks: tuple[tuple[FileNames, ...], ...]
+
+    @classmethod
+    def start(cls, streams: int) -> Self:
+        return cls(((),) * streams)
+
+    def add(self, stream: int, names: Iterable[str]) -> FileLog:
+        """Return the log with the names that a batch has read from a stream.
+
+        >>> log = FileLog.start(1).add(0, ["a", "b", "c", "d"]).add(0, ["e"]).add(0, ["f"])
+        >>> [chunk.names for chunk in log.chunks[0]]
+        [('a', 'b', 'c', 'd', 'e', 'f')]
+        """
+        chunks = [*self.chunks[stream], FileNames(stream, tuple(names))]
+        while len(chunks) > 1 and _should_merge(chunks[-2], chunks[-1]):
+            chunks[-2:] = [FileNames(stream, chunks[-2].names + chunks[-1].names)]
+        return FileLog((*self.chunks[:stream], tuple(chunks), *self.chunks[stream + 1 :]))
+
+    def parts(self) -> list[FileNames]:
+        return [chunk for chunks in self.chunks for chunk in chunks]
+
+    def names(self, stream: int) -> Iterable[str]:
+        return (name for chunk in self.chunks[stream] for name in chunk.names)
+
+    @classmethod
+    def restore(cls, streams: int, saved: Sequence[SavedPart]) -> Self:
+        """Invert `parts`. Parts of other kinds are skipped."""
+        chunks = [
+            FileNames(part.input_number, tuple(json.loads(bytes(part.blob))))
+            for part in saved
+            if part.kind == FILES_PART
+        ]
+        return cls(tuple(tuple(each for each in chunks if each.input_number == i) for i in range(streams)))
+
+
+def _should_merge(older: FileNames, newer: FileNames) -> bool:
+    return len(older.names) <= 2 * len(newer.names) and len(older.names) + len(newer.names) <= MERGE_NAMES

@@ -20,9 +20,8 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.render import format_query
 from watersmeet.checkpoint.contents import BatchInputs, BatchRecord, RunIdentity, batch_path, find_input_problems
-from watersmeet.checkpoint.file_log import FILES_PART, FileLog
 from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_output
-from watersmeet.checkpoint.store import Checkpoint
+from watersmeet.checkpoint.store import FILES_PART, Checkpoint, FileLog
 from watersmeet.errors import InputError
 from watersmeet.events import log_event, log_run_ended
 from watersmeet.framing import DamagedFileError

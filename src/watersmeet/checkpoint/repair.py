@@ -1,9 +1,9 @@
-"""Check a checkpoint of Spark Structured Streaming.
+"""Find the problems of a checkpoint, and fix those that can be fixed without losing or duplicating rows.
 
-Its logs hold the files of each batch (`offsets`, `sources`) and the commits (`commits`). A batch is in `offsets` before
-it runs and in `commits` after its state and its sink are written. Spark resumes with the last batch in `offsets`, and
-reruns it if it is not in `commits`. So the newest entry of either log may be missing, but a damaged one stops the
-query.
+The logs of a checkpoint of Spark Structured Streaming hold the files of each batch (`offsets`, `sources`) and the
+commits (`commits`). A batch is in `offsets` before it runs and in `commits` after its state and its sink are written.
+Spark resumes with the last batch in `offsets`, and reruns it if it is not in `commits`. So the newest entry of either
+log may be missing, but a damaged one stops the query.
 
 A batch whose files are chosen again may read more files than before. So that fix is offered only while none of its rows
 can be written. A batch that is rerun reads its input files again. So that fix is offered only while they exist,
@@ -25,22 +25,41 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from watersmeet.checkpoint.repair.findings import Finding
-from watersmeet.checkpoint.repair.spark_files import (
+from watersmeet.checkpoint.contents import manifest_path
+from watersmeet.checkpoint.findings import Finding, find_embedded_problems
+from watersmeet.checkpoint.spark_files import (
     contradicts_checksum,
+    find_state_problems,
     last_committed_batch,
     list_files_to_rewind,
     list_log_entries,
     may_be_written,
     with_checksum,
 )
-from watersmeet.checkpoint.repair.spark_state import find_state_problems
+from watersmeet.errors import InputError
 
 _LOGS = ("offsets", "commits")
 _FILES_CHOSEN_AGAIN = "no row of the batch is written: Spark chooses its files again"
 _MAY_BE_WRITTEN = (
     "the batch may already be written, and Spark would choose its files again: start from a new checkpoint"
 )
+
+
+def find_problems(path: Path, out: Path | None = None) -> list[Finding]:
+    """List all problems of a checkpoint directory, of either engine.
+
+    `out` is the output directory. It is needed if the directory was moved, or if Spark has to rerun a batch.
+    """
+    if not path.is_dir():
+        raise InputError(f'there is no directory "{path}"')
+    if manifest_path(path).exists() or (path / "batches").is_dir():
+        return list(find_embedded_problems(path, out))
+    if is_spark_checkpoint(path):
+        return find_spark_problems(path, out)
+    raise InputError(
+        f'"{path}" is not a checkpoint',
+        hint="a checkpoint of the embedded engine has about.json and batches in it, one of Spark metadata and offsets",
+    )
 
 
 def is_spark_checkpoint(path: Path) -> bool:
