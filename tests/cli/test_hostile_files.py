@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from tests.cli.test_usage_errors import run_failing, stream_options
+from watersmeet.algebra.arrow_types import null_array
 from watersmeet.calibration.profiles import load_profile, profile_path
 from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
-from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.sources.files import MAX_NESTING
 from watersmeet.sources.times import parse_duration_us
 from watersmeet.stats.stream_stats import read_stats

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import typer
 
-from watersmeet.checkpoint.repair import Finding, find_problems
+from watersmeet.checkpoint.findings import Finding
+from watersmeet.checkpoint.repair import find_problems
 from watersmeet.checkpoint.store import lock_checkpoint
 from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError, escape_controls

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.algebra.arrow_types import is_bytes, is_text
+from watersmeet.algebra.arrow_types import is_bytes, is_text, view_buffer
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.kernels.hashing import hash_slices
-from watersmeet.operators.arrow_arrays import view_buffer
 
 _CANONICAL_NAN = np.float64("nan")
 

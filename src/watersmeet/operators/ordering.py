@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.algebra.arrow_types import is_bytes_view, is_list_view, is_text_view
-from watersmeet.operators.arrow_arrays import index_array
+from watersmeet.algebra.arrow_types import index_array, is_bytes_view, is_list_view, is_text_view
 
 PartitionKey = tuple[str | None, ...]
 

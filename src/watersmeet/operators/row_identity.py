@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.algebra.arrow_types import is_bytes, is_text
+from watersmeet.algebra.arrow_types import is_bytes, is_text, view_buffer
 from watersmeet.kernels.hashing import hash_int32s, hash_int64s, hash_strings
-from watersmeet.operators.arrow_arrays import view_buffer
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import null_array
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.errors import InternalError
-from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.join_predicates import is_orderable, is_range, split_comparison

@@ -7,7 +7,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import InputError
-from watersmeet.operators.aggregate import compaction, tables
+from watersmeet.operators.aggregate import state, tables
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
@@ -29,7 +29,7 @@ def batch(number: int) -> dict[str, pa.Table]:
 
 
 def test_state_does_not_grow_with_expired_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "MAX_GARBAGE", 50)
+    monkeypatch.setattr(state, "MAX_GARBAGE", 50)
     monkeypatch.setattr(tables, "_GARBAGE_ROWS", 50)
     run, sizes = running(), list[int]()
     for number in range(60):

@@ -30,7 +30,6 @@ from tests.properties.generators.join_cases import generate_case
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
-from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal_reason
 from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.serialization import (
@@ -38,7 +37,7 @@ from watersmeet.operators.aggregate.serialization import (
     restore_from_parts,
     split_into_parts,
 )
-from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.aggregate.state import AggregateState, compact_state
 from watersmeet.operators.protocol import SavedPart
 
 MAX_INSTANTS = 12

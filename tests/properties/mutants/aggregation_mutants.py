@@ -11,15 +11,14 @@ import numpy as np
 from tests.properties.mutants.mutant import Original, single_patch_mutant
 from watersmeet.operators import build
 from watersmeet.operators.aggregate import (
-    attributes,
     codes,
     config,
     encoding,
-    measures,
+    functions,
     result_set,
     step,
     tables,
-    validity,
+    window_rows,
 )
 from watersmeet.operators.aggregate import operator as aggregate_operator
 from watersmeet.operators.aggregate import window_changes as events
@@ -141,11 +140,9 @@ AGGREGATION_MUTANTS = (
     single_patch_mutant("rows never leave", events, "_find_input_changes", _keep_leaving_rows),
     single_patch_mutant("rows enter twice", events, "_find_input_changes", _enters_once_more),
     single_patch_mutant(
-        "a row on a multiple waits for the next", validity, "_round_up_to_multiple", _instants_from_the_end
+        "a row on a multiple waits for the next", window_rows, "_round_up_to_multiple", _instants_from_the_end
     ),
-    single_patch_mutant(
-        "NULL is a group key like the first", attributes.Attributes, "number_rows", _group_keys_ignore_null
-    ),
+    single_patch_mutant("NULL is a group key like the first", codes.Attributes, "number_rows", _group_keys_ignore_null),
     single_patch_mutant(
         "early groups forget a join key", tables.JoinTables, "_identity_words", _without_identity_of(0)
     ),
@@ -155,7 +152,7 @@ AGGREGATION_MUTANTS = (
     single_patch_mutant("unchanged groups are shown again", result_set, "_find_unequal_values", _always_changed),
     single_patch_mutant("changed groups are not shown", result_set, "_find_unequal_values", _never_changed),
     single_patch_mutant("COUNT(x) counts nulls", encoding, "encode_measure", _no_nulls_counted),
-    single_patch_mutant("sums wrap", measures, "_has_wrapped", _wrapped_sums),
+    single_patch_mutant("sums wrap", functions, "_has_wrapped", _wrapped_sums),
     single_patch_mutant("MIN and MAX are each other", codes.OrderCodes, "rank", _smallest_for_largest),
     single_patch_mutant("what is shown for now is not taken back", events.WindowChanges, "invert", _not_taken_back),
     single_patch_mutant("evaluation a microsecond before the watermark", aggregate_operator, "step", _evaluated_at(-1)),

@@ -13,16 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import null_array
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, columns_of, sources_of, walk
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
 from watersmeet.kernels.aggregation.arguments import NONE, AggregationColumns
-from watersmeet.operators.aggregate.functions import GroupState, find_function, is_extreme
-from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure_kind_of
-from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
-from watersmeet.operators.arrow_arrays import null_array
+from watersmeet.operators.aggregate.functions import (
+    COUNT_ONLY,
+    GroupState,
+    Measure,
+    find_function,
+    is_extreme,
+    measure_kind_of,
+)
+from watersmeet.operators.aggregate.window_rows import Int64s, last_instant_us, row_starts_us
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, build_join_config
 from watersmeet.sql.type_inference import type_of

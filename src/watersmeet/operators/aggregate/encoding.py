@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import index_array
 from watersmeet.algebra.expressions import Column, Expr, columns_of
-from watersmeet.operators.aggregate.attributes import Attributes
-from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.codes import Attributes, OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout
-from watersmeet.operators.aggregate.measures import encode_measure
-from watersmeet.operators.aggregate.validity import row_ends_us
-from watersmeet.operators.aggregate.window_rows import OUTSIDE, WindowRows
-from watersmeet.operators.arrow_arrays import index_array
+from watersmeet.operators.aggregate.functions import encode_measure
+from watersmeet.operators.aggregate.window_rows import OUTSIDE, WindowRows, row_ends_us
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.admission import ReleasedRows
 from watersmeet.operators.window_join.join_predicates import encode_ordered

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Aggregate, Column
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.operators.aggregate.compaction import compact_state, needs_compaction
 from watersmeet.operators.aggregate.config import (
     GROUP,
     AggregateConfig,
@@ -31,7 +30,7 @@ from watersmeet.operators.aggregate.config import (
 )
 from watersmeet.operators.aggregate.functions import is_extreme
 from watersmeet.operators.aggregate.result_set import AS_OF_US, SIGN, Contributions
-from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.aggregate.state import AggregateState, compact_state, needs_compaction
 from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column
 from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, AggregationSet, EmittedGroups
 from watersmeet.kernels.aggregation.as_update import as_update
-from watersmeet.operators.aggregate.attributes import Attributes, ValueColumns
-from watersmeet.operators.aggregate.codes import Interner, OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.codes import Attributes, Interner, OrderCodes, ValueCodes, ValueColumns
 from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig, MeasureLayout, aggregate_name, key_name
 from watersmeet.operators.aggregate.extremes import Extremes
-from watersmeet.operators.aggregate.functions import GroupState, find_function, is_extreme
-from watersmeet.operators.aggregate.measures import decode_totals
+from watersmeet.operators.aggregate.functions import GroupState, decode_totals, find_function, is_extreme
 from watersmeet.operators.expressions import evaluate, is_true
 
 Int64s = NDArray[np.int64]

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from watersmeet.errors import InputError, InternalError
 from watersmeet.framing import decode_frame, encode_frame
 from watersmeet.kernels.aggregation.arguments import DIRTY
-from watersmeet.operators.aggregate.attributes import Attributes
-from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNumbering
+from watersmeet.operators.aggregate.codes import Attributes, OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.extremes import Extremes
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet

@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
-from watersmeet.operators.aggregate.compaction import compact_state, needs_compaction
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.encoding import encode_rows
-from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
-from watersmeet.operators.aggregate.validity import find_evaluation_instants
+from watersmeet.operators.aggregate.state import AggregateState, compact_state, needs_compaction, rebuild_tables
 from watersmeet.operators.aggregate.window_changes import WindowChanges, apply_window_changes, find_window_changes
 from watersmeet.operators.aggregate.window_rows import (
     AggregatePane,
     concat_window_rows,
     evict_from_panes,
+    find_evaluation_instants,
     merge_small_panes,
 )
 from watersmeet.operators.protocol import BatchCounters, InputBatch

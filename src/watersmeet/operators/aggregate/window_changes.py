@@ -15,7 +15,7 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.aggregation.arguments import NONE, AggregationCounters, EntryChanges, JoinedResults
 from watersmeet.kernels.aggregation.as_join import net_changes
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.measures import encode_measure, multiply_by_weights
+from watersmeet.operators.aggregate.functions import encode_measure, multiply_by_weights
 from watersmeet.operators.aggregate.result_set import Contributions
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.tables import build_changes

@@ -18,10 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.algebra.arrow_types import is_bytes, is_text
+from watersmeet.algebra.arrow_types import is_bytes, is_text, view_buffer
 from watersmeet.algebra.expressions import Cast
 from watersmeet.errors import QueryError
-from watersmeet.operators.arrow_arrays import view_buffer
 from watersmeet.operators.expressions.rows import (
     Array,
     Bools,

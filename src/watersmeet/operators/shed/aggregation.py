@@ -39,8 +39,14 @@ from watersmeet.operators.aggregate.config import (
     build_group_outputs,
     key_name,
 )
-from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
-from watersmeet.operators.aggregate.window_rows import AggregatePane, evict_from_panes, merge_small_panes
+from watersmeet.operators.aggregate.window_rows import (
+    AggregatePane,
+    evict_from_panes,
+    last_instant_us,
+    merge_small_panes,
+    row_ends_us,
+    row_starts_us,
+)
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import null_array
 from watersmeet.algebra.expressions import Aggregate, Column, Expr
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import GROUP, GroupOutputs, aggregate_name, key_name
 from watersmeet.operators.aggregate.functions import GroupState, find_function, is_extreme
-from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import convert
 from watersmeet.operators.ordering import rank_values

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import null_array
 from watersmeet.algebra.expressions import (
     Column,
     Expr,
@@ -22,7 +23,6 @@ from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.time_bounds import DifferenceBounds
 from watersmeet.algebra.windows import FOREVER_US, RowLimit, Window
 from watersmeet.errors import InternalError, PlanError, listing
-from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.keys import has_exact_codes

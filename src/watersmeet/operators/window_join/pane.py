@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.algebra.arrow_types import index_array
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import accumulate_maximum, group_rows
 from watersmeet.kernels.hashing import combine_codes
-from watersmeet.operators.arrow_arrays import index_array
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.join_predicates import encode_ordered
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
+from watersmeet.algebra.arrow_types import null_array
 from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.aggregate.merging import read_partial_keys
-from watersmeet.operators.arrow_arrays import null_array
 from watersmeet.runtime.buckets.bucket import Metrics
 from watersmeet.runtime.buckets.packets import encode_table, slice_by_bytes
 from watersmeet.runtime.spark.spark_types import to_spark_batch
