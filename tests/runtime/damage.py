@@ -132,12 +132,12 @@ class CheckpointedJob:
 
     def restore(self, tree: Tree, changes: dict[str, bytes | None] | None = None) -> None:
         """Restore checkpoint and output, except for the changed files."""
-        expected = {**tree, **(changes or {})}
-        for name in self.tree():
+        expected, found = {**tree, **(changes or {})}, self.tree()
+        for name in found:
             if expected.get(name) is None:
                 (self.path / name).unlink()
         for name, content in expected.items():
-            if content is not None:
+            if content is not None and content != found.get(name):
                 (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 (self.path / name).write_bytes(content)
 
