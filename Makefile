@@ -13,7 +13,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Files whose tests check a volume of generated cases (tests/volume.py).
 GENERATED := tests/properties tests/simulator tests/kernels/test_trees.py tests/operators/test_expressions_against_oracle.py \
 	tests/operators/aggregate/test_emitted_groups.py tests/operators/window_join/test_state_between_batches.py \
-	tests/operators/window_join/test_tree.py tests/runtime/test_allocation.py tests/runtime/test_bucketed_aggregation.py \
+	tests/operators/window_join/test_tactics.py tests/operators/window_join/test_tree.py tests/runtime/test_allocation.py tests/runtime/test_bucketed_aggregation.py \
 	tests/spark/test_bench.py tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py \
 	tests/spark/test_streaming.py
 

@@ -14,8 +14,9 @@ from tests.volume import scale_volume
 from .driver import HOSTS, draw_schedule, run_schedule
 from .scenario import QUERIES
 
-#: Simulated runs per host, over all queries, in which a process crashed and another one continued: 2,000 together.
-CRASHED_RUNS = {"embedded": scale_volume(1400), "buckets": scale_volume(600)}
+#: Simulated runs per host, over all queries, in which a process crashed and another one continued: 400 together, and
+#: 8,000 in `make test-long`.
+CRASHED_RUNS = {"embedded": scale_volume(280), "buckets": scale_volume(120)}
 
 
 @pytest.mark.parametrize("query", range(len(QUERIES)))
