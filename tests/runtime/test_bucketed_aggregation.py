@@ -33,9 +33,8 @@ from tests.properties.test_against_the_oracle import FIRST_SEED
 from tests.volume import scale_volume
 from watersmeet.errors import QueryError
 from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
+from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups, to_spark_schema
 from watersmeet.runtime.spark.processor import merge_finite, run_finite
-from watersmeet.runtime.spark.spark_types import to_spark_schema
 from watersmeet.sources.declarations import bind_query
 
 CHUNKS = 10

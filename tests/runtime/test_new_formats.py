@@ -18,7 +18,7 @@ import watersmeet as wm
 from tests.cli.conftest import QUERY
 from watersmeet.cli import main as cli
 from watersmeet.errors import InputError
-from watersmeet.runtime.spark.streaming_start import StreamSink
+from watersmeet.runtime.spark.execution import StreamSink
 from watersmeet.sinks import SINK_FORMATS, PartFileSink, SinkFormat, list_part_files
 from watersmeet.sources import feeds
 from watersmeet.sources.files import SOURCE_FORMATS, SourceFormat, read_file_in_batches

@@ -10,8 +10,8 @@ import pytest
 from pyspark import cloudpickle
 
 import watersmeet as wm
-from watersmeet.runtime.spark import worker_check
-from watersmeet.runtime.spark.worker_check import WorkerPython, explain_failure, local_directories, refuse_worker
+from watersmeet.runtime.spark import python_steps
+from watersmeet.runtime.spark.python_steps import WorkerPython, explain_failure, local_directories, refuse_worker
 
 CLUSTER = "spark://host:7077"
 
@@ -70,7 +70,7 @@ def test_other_failures_are_not_explained() -> None:
 
 def test_the_check_runs_in_workers_without_this_package(tmp_path: Path) -> None:
     """A Python without the package runs the check: site packages are off, and only the pickle module is on the path."""
-    (tmp_path / "function.pickle").write_bytes(cloudpickle.dumps(worker_check._describe_by_value()))  # type: ignore[no-untyped-call] # it has no types
+    (tmp_path / "function.pickle").write_bytes(cloudpickle.dumps(python_steps._describe_by_value()))  # type: ignore[no-untyped-call] # it has no types
     library = Path(cloudpickle.__file__).parents[2]
     script = (
         f"import sys, pickle; sys.path.append({str(library)!r})\n"

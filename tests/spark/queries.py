@@ -13,7 +13,7 @@ import watersmeet as wm
 from tests.oracle import Arrival, as_multiset, table_rows
 from tests.properties.engine import Rows
 from tests.properties.generators.cases import QueryCase
-from watersmeet.runtime.spark.spark_types import to_spark_batch, to_spark_schema
+from watersmeet.runtime.spark.emission import to_spark_batch, to_spark_schema
 
 
 def build_sources(case: QueryCase, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:

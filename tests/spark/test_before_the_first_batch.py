@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from tests.spark import plain_session
 from tests.spark.queries import collect_rows, stream_to_rows, table_to_rows
-from watersmeet.runtime.spark.worker_check import check_workers
+from watersmeet.runtime.spark.python_steps import check_workers
 
 from .sessions import quick_environment
 from .test_sources import JOIN, TABLES, build_streams, streaming_frame

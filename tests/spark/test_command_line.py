@@ -22,7 +22,7 @@ from tests.cli.progress_lines import remove_progress_lines
 from watersmeet.cli import main as cli
 from watersmeet.cli.spark import SparkJob, wait_for_columns
 from watersmeet.runtime.spark.execution import collect_with_ledger
-from watersmeet.runtime.spark.stage_progress import watch_stages
+from watersmeet.runtime.spark.ui_names import watch_stages
 
 from .sessions import quick_environment
 

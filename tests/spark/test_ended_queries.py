@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
-from watersmeet.runtime.buckets.worker_cache import cached_runs
-from watersmeet.runtime.spark.worker_check import check_workers, local_directories
+from watersmeet.runtime.buckets.state_store import cached_runs
+from watersmeet.runtime.spark.python_steps import check_workers, local_directories
 
 #: A leak of one query's state in each query after the second would exceed the limit of the test.
 QUERIES = 5

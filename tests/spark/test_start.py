@@ -18,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import watersmeet as wm
 from tests.planner.test_notebook import _render_html
 from tests.spark.queries import collect_rows, table_to_rows
-from watersmeet.runtime.spark import progress_events
+from watersmeet.runtime.spark import batch_metrics
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
 QUERY = "SELECT a.id AS a, b.id AS b FROM a [RANGE 4 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k"
@@ -219,18 +219,18 @@ def test_a_session_has_one_listener_while_queries_run_and_none_after(
 ) -> None:
     job = wm.job(QUERY, one_batch)
     with job.start(**NOOP) as one, job.start(**NOOP) as other:
-        while len(progress_events._listeners.get(spark, _NO_LISTENER).queues) < 2:
+        while len(batch_metrics._listeners.get(spark, _NO_LISTENER).queues) < 2:
             assert one.is_active
             assert other.is_active
             time.sleep(0.01)
-        assert list(progress_events._listeners) == [spark]
+        assert list(batch_metrics._listeners) == [spark]
         for each in (one, other):
             each.spark_query.processAllAvailable()
-    assert progress_events._listeners == {}
+    assert batch_metrics._listeners == {}
     assert [sum(batch.rows_in["a"] for batch in each.progress) for each in (one, other)] == [60, 60]
 
 
-_NO_LISTENER = progress_events.ProgressListener()
+_NO_LISTENER = batch_metrics.ProgressListener()
 
 
 def test_batches_that_ended_before_the_listener_was_added_are_reported_once(
@@ -240,13 +240,13 @@ def test_batches_that_ended_before_the_listener_was_added_are_reported_once(
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         query.processAllAvailable()
-        with progress_events.ProgressEvents(query, spark) as progress:
+        with batch_metrics.ProgressEvents(query, spark) as progress:
             write_file(tmp_path / "a", 3, rows(0, 60, 20))
             query.processAllAvailable()
             query.stop()
             assert [report.batchId for report in progress.reports()] == [0, 1, 2, 3]
             assert list(progress.reports()) == []
-        with progress_events.ProgressEvents(query, spark) as ended:  # no end of this query will be reported any more
+        with batch_metrics.ProgressEvents(query, spark) as ended:  # no end of this query will be reported any more
             assert [report.batchId for report in ended.reports()] == [0, 1, 2, 3]
     finally:
         query.stop()
@@ -255,8 +255,8 @@ def test_batches_that_ended_before_the_listener_was_added_are_reported_once(
 def test_lost_events_are_found_in_the_recent_progress(
     spark: SparkSession, one_batch: dict[str, wm.Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress_events, "SILENCE_S", 0.2)
-    monkeypatch.setattr(progress_events.ProgressListener, "_put", lambda *_: None)  # as if Spark dropped all events
+    monkeypatch.setattr(batch_metrics, "SILENCE_S", 0.2)
+    monkeypatch.setattr(batch_metrics.ProgressListener, "_put", lambda *_: None)  # as if Spark dropped all events
     with wm.start(QUERY, one_batch, **NOOP) as running:
         running.spark_query.processAllAvailable()
     assert sum(each.rows_in["a"] for each in running.progress) == 60

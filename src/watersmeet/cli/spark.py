@@ -19,7 +19,7 @@ from watersmeet.cli.reporter import RunReporter
 from watersmeet.cli.terminal import make_console
 from watersmeet.extras import SPARK, find_missing_module, require_extra
 from watersmeet.metrics import Observer
-from watersmeet.runtime.first_files import refuse_empty_sources, wait_for_first_files
+from watersmeet.runtime.embedded.incremental import refuse_empty_sources, wait_for_first_files
 from watersmeet.runtime.java import check_java, find_java_problem
 from watersmeet.sources.declarations import Sources
 from watersmeet.sources.feeds import PathFeed
@@ -97,7 +97,7 @@ def collect_on_spark(query: wm.Query, sources: Sources, plan: wm.Plan | None) ->
 
 def watch_stages() -> Callable[[], str]:
     """Return a function that describes the stages that Spark runs at the moment of the call."""
-    from watersmeet.runtime.spark.stage_progress import watch_stages as watch
+    from watersmeet.runtime.spark.ui_names import watch_stages as watch
 
     return watch()
 

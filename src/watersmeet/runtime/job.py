@@ -136,8 +136,8 @@ class Job:
     ) -> RunningQuery:
         """Start the query on Spark and return it while it runs. See `wm.start`."""
         from watersmeet.runtime.buckets.bucket_grid import to_local_path
+        from watersmeet.runtime.spark.execution import StreamSink, make_controller, start_query
         from watersmeet.runtime.spark.host import build_frame, choose_session, is_streaming
-        from watersmeet.runtime.spark.streaming_start import StreamSink, make_controller, start_query
         from watersmeet.runtime.spark.ui_names import describe_query, ui_name
 
         sources, sink = self._sources(), StreamSink(to, format, options or {}, checkpoint, trigger, name)
@@ -267,7 +267,7 @@ def _check_spark_workers(streams: SourcesOrStats) -> None:
     for source in streams.values():
         frame = source.spark_frame if isinstance(source, Stream | Relation) else None
         if frame is not None:
-            from watersmeet.runtime.spark.worker_check import check_workers
+            from watersmeet.runtime.spark.python_steps import check_workers
 
             check_workers(frame.sparkSession.sparkContext)
 

@@ -16,11 +16,10 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.runtime.buckets import (
     bucket,
     bucket_grid,
-    integer_downcast,
+    packets,
     packing,
     plan_log,
     state_store,
-    worker_cache,
 )
 from watersmeet.runtime.buckets.packets import Packet
 from watersmeet.runtime.buckets.plan_log import PlanLog
@@ -124,7 +123,7 @@ def _drop_last_rows(by_cell: Original) -> Original:
 def _share_names(put: Original) -> Original:
     """Cache all entries under the name of the first one, as if a name belonged to a run."""
 
-    def overwrite_other_entries(self: worker_cache.WorkerCache, name: str, blob: bytes) -> None:
+    def overwrite_other_entries(self: state_store.WorkerCache, name: str, blob: bytes) -> None:
         put(self, name, blob)
         if self.folder is not None:
             for other in self.folder.iterdir():
@@ -174,7 +173,7 @@ MUTANTS: tuple[Mutant, ...] = (
         lambda _: lambda self, number: [0],
     ),
     single_patch_mutant("a bucket drops the last row of a packet", packing._SelectedRows, "by_cell", _drop_last_rows),
-    single_patch_mutant("downcast numbers wrap at 32 bits", integer_downcast, "_downcast", _wrap_offsets),
+    single_patch_mutant("downcast numbers wrap at 32 bits", packets, "_downcast", _wrap_offsets),
     single_patch_mutant("a store keeps entries of state that expired", state_store.StateStore, "save", _leave_entries),
     single_patch_mutant(
         "state from bytes forgets the watermark",
@@ -182,7 +181,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "_restore_watermark",
         lambda _: lambda owner, saved: Watermark.start(owner.lateness),
     ),
-    single_patch_mutant("cached entries share a name", worker_cache.WorkerCache, "put", _share_names),
+    single_patch_mutant("cached entries share a name", state_store.WorkerCache, "put", _share_names),
     single_patch_mutant(
         "late rows are dropped by the watermark of their own batch", bucket.Bucket, "advance", _drop_late_rows_at_once
     ),

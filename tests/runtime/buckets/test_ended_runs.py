@@ -11,13 +11,15 @@ import pytest
 import watersmeet as wm
 from watersmeet.runtime.buckets import state_store
 from watersmeet.runtime.buckets.bucket import BucketState
-from watersmeet.runtime.buckets.state_store import CachedState, StatefulStep, forget_ended_runs
-from watersmeet.runtime.buckets.worker_cache import (
+from watersmeet.runtime.buckets.state_store import (
     CLOCK_SKEW_S,
     UNUSED_S,
+    CachedState,
     LiveRuns,
+    StatefulStep,
     WorkerCache,
     cached_runs,
+    forget_ended_runs,
     remove_ended_caches,
 )
 from watersmeet.runtime.watermark import Watermark

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.runtime.buckets.integer_downcast import downcast_integers, restore_integers
-from watersmeet.runtime.buckets.packets import decode_table, encode_table_to_buffer
+from watersmeet.runtime.buckets.packets import decode_table, downcast_integers, encode_table_to_buffer, restore_integers
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("k", pa.int64()),

@@ -85,8 +85,7 @@ def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer
 def _follow_files(
     query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None, directory: Path
 ) -> None:
-    from watersmeet.runtime.spark.execution import follow_query
-    from watersmeet.runtime.spark.streaming_start import AVAILABLE_NOW, StreamSink
+    from watersmeet.runtime.spark.execution import AVAILABLE_NOW, StreamSink, follow_query
 
     sink = StreamSink(directory / "out", checkpoint=directory / "checkpoint", trigger=AVAILABLE_NOW)
     if pace_s is None:

@@ -28,8 +28,7 @@ from watersmeet.operators.protocol import BatchCounters, Clock, InputBatch, Oper
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
 from watersmeet.runtime.buckets.bucket_grid import BucketGrid, Int64s
-from watersmeet.runtime.buckets.integer_downcast import restore_integers
-from watersmeet.runtime.buckets.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table
+from watersmeet.runtime.buckets.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table, restore_integers
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 

@@ -26,7 +26,6 @@ from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.runtime.buckets.bucket_grid import Axis, BucketGrid, Int64s
-from watersmeet.runtime.buckets.integer_downcast import downcast_integers
 from watersmeet.runtime.buckets.packets import (
     CLOCK,
     MAX_BLOB_BYTES,
@@ -34,6 +33,7 @@ from watersmeet.runtime.buckets.packets import (
     SHED,
     UNSELECTED,
     Packet,
+    downcast_integers,
     encode_packets,
     encode_table_to_buffer,
     slice_by_bytes,

@@ -2,6 +2,8 @@
 
 A checkpoint makes it resumable. After each batch it gets the watermark, the ledger, and the parts of the state that are
 new. It holds no code.
+
+A query can start only when the first files show its columns.
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ from watersmeet.checkpoint.contents import BatchInputs, BatchRecord, RunIdentity
 from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_output
 from watersmeet.checkpoint.store import FILES_PART, Checkpoint, FileLog
 from watersmeet.errors import InputError
-from watersmeet.events import log_event, log_run_ended
+from watersmeet.events import log_event, log_run_ended, log_waiting_for_files
 from watersmeet.framing import DamagedFileError
 from watersmeet.metrics import Ledger, Observer
 from watersmeet.operators.protocol import SavedPart, StatePart
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
-from watersmeet.runtime.first_files import POLL_S, refuse_empty_sources, wait_for_first_files
 from watersmeet.sinks import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.units import format_bytes
+
+#: Interval between two listings of a directory that has no new files.
+POLL_S = 0.25
 
 
 class BatchSink(Protocol):
@@ -304,3 +308,41 @@ def restore_run(run: EmbeddedRun, facts: Mapping[str, Any], parts: Sequence[Save
     run.watermark = run.watermark.resume(facts["watermark"])
     run.ledger = {name: Ledger(**entry) for name, entry in facts["ledger"].items()}
     run.restore_state(parts)
+
+
+class GrowingSource(Protocol):
+    """Source whose first file may not exist yet."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+
+def refuse_empty_sources(sources: Mapping[str, GrowingSource]) -> None:
+    """Refuse a source without files, for a run that does not wait for them."""
+    for name, source in sources.items():
+        if not source.is_ready:
+            raise InputError(
+                f'directory "{source.path}" of stream "{name}" has no data files', hint="--follow waits for them"
+            )
+
+
+def wait_for_first_files(
+    sources: Mapping[str, GrowingSource], stop: threading.Event, on_wait: Callable[[list[str]], None]
+) -> list[str]:
+    """Wait until every source has a file, or until `stop` is set; return the names of the sources without one.
+
+    `on_wait` gets the names of the sources that
+    are missing, each time that they change.
+    """
+    missing: list[str] = []
+    while True:
+        before, missing = missing, [name for name, source in sources.items() if not source.is_ready]
+        if not missing or stop.is_set():
+            return missing
+        if missing != before:
+            log_waiting_for_files(missing)
+            on_wait(missing)
+        stop.wait(POLL_S)

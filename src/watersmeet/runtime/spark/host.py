@@ -26,15 +26,13 @@ from watersmeet.runtime.buckets.bucket_grid import GridStore
 from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.spark.batch_metrics import metric_names, observe_buckets, observe_merger
-from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, PartialGroups
+from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, PartialGroups, to_spark_schema
 from watersmeet.runtime.spark.inputs import pack_stream
 from watersmeet.runtime.spark.processor import BucketProcessor, MergeProcessor, merge_emission, merge_finite, run_finite
-from watersmeet.runtime.spark.python_steps import map_in_arrow, transform_with_state
+from watersmeet.runtime.spark.python_steps import check_workers, local_directories, map_in_arrow, transform_with_state
 from watersmeet.runtime.spark.session import check_session, choose_partitions, remove_ended_runs
 from watersmeet.runtime.spark.session import session as local_session
-from watersmeet.runtime.spark.spark_types import to_spark_schema
 from watersmeet.runtime.spark.ui_names import describe_jobs, describe_query
-from watersmeet.runtime.spark.worker_check import check_workers, local_directories
 from watersmeet.sources.declarations import Relation, Sources, Stream, bind_query
 from watersmeet.stats.stream_stats import StreamStats
 

@@ -31,10 +31,9 @@ from watersmeet.runtime.buckets.packets import PACKED, PACKED_DDL, decode_table,
 from watersmeet.runtime.buckets.packing import PackedInput, Packer
 from watersmeet.runtime.buckets.state_store import forget_ended_runs
 from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_predicate
-from watersmeet.runtime.spark.python_steps import map_in_arrow, use_driver_python
+from watersmeet.runtime.spark.python_steps import map_in_arrow, task_batch_id, use_driver_python
 from watersmeet.runtime.spark.round_numbers import ROUNDS, RoundNumbers
 from watersmeet.runtime.spark.session import is_first_time
-from watersmeet.runtime.spark.task_batch import task_batch_id
 from watersmeet.sources.arrival import ARRIVAL_COLUMN, stamp_rows
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed

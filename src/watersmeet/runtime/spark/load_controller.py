@@ -1,6 +1,6 @@
 """Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger.
 
-Spark reports every finished batch to the driver (`progress_events`). The driver passes the duration of the batch, its
+Spark reports every finished batch to the driver (`batch_metrics`). The driver passes the duration of the batch, its
 rows and the time in which they arrived to the controller (`planner.controller`). The decision is written to the plan
 log, which the packing tasks read by batch (`PlannedDrops`).
 
@@ -33,8 +33,7 @@ from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.buckets.plan_log import PlanLog
 from watersmeet.runtime.planning import PlanningSample, explain_sample
-from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
-from watersmeet.runtime.spark.progress_events import ProgressEvents
+from watersmeet.runtime.spark.batch_metrics import ProgressEvents, SparkBatchMetrics, parse_progress
 from watersmeet.stats.stream_stats import StreamStats
 
 #: Number of recent batches whose controller is kept.

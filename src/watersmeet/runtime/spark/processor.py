@@ -18,11 +18,24 @@ from watersmeet.runtime.buckets.bucket import MERGE_METRICS, Bucket, BucketState
 from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan
 from watersmeet.runtime.buckets.packets import PACKED, Packet
 from watersmeet.runtime.buckets.plan_log import PlanLog, check_drop_seed
-from watersmeet.runtime.buckets.state_store import MapState, StatefulStep, StateStore, ValueState, forget_ended_runs
-from watersmeet.runtime.buckets.worker_cache import LiveRuns
-from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, Emission
-from watersmeet.runtime.spark.spark_types import to_arrow_backed_frame, to_spark_schema
-from watersmeet.runtime.spark.task_batch import task_batch_id, task_run_id
+from watersmeet.runtime.buckets.state_store import (
+    LiveRuns,
+    MapState,
+    StatefulStep,
+    StateStore,
+    ValueState,
+    forget_ended_runs,
+)
+from watersmeet.runtime.spark.emission import (
+    BLOB,
+    BUCKET,
+    ROUND,
+    BatchedRows,
+    Emission,
+    to_arrow_backed_frame,
+    to_spark_schema,
+)
+from watersmeet.runtime.spark.python_steps import task_batch_id, task_run_id
 
 _PACKET_COLUMNS = [name for name in PACKED.names if name != "bucket"]
 

@@ -7,7 +7,7 @@ tasks remove the rest on machines that the driver cannot reach. Workers then dro
 directory (`state_store`).
 
 A permanent listener in Python would learn of each end at once. But each query posts its start from its own Java thread,
-and Py4J opens one more connection and one more Python thread for each of them. So the listener of `progress_events` is
+and Py4J opens one more connection and one more Python thread for each of them. So the listener of `batch_metrics` is
 added after a query has started, and only for queries that are followed.
 """
 
@@ -31,7 +31,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
-from watersmeet.runtime.buckets.worker_cache import LiveRuns, cached_runs, remove_run
+from watersmeet.runtime.buckets.state_store import LiveRuns, cached_runs, remove_run
 from watersmeet.runtime.java import check_java
 from watersmeet.runtime.spark.spark_errors import SparkError
 

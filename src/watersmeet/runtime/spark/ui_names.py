@@ -1,11 +1,15 @@
-"""Readable names in Spark's user interface: descriptions of jobs, and names of streaming queries."""
+"""Readable names in Spark's user interface, and the stages that Spark runs now, for people who wait for a query.
+
+Descriptions of jobs and names of streaming queries are those of the caller's query.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from watersmeet.algebra.expressions import has_aggregate
 from watersmeet.algebra.query import Query, SelectItem
@@ -55,3 +59,20 @@ def describe_jobs(context: SparkContext, what: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type] # None removes the property
+
+
+def watch_stages() -> Callable[[], str]:
+    """Return a function that describes the running stages of the active session, with their finished tasks.
+
+    Any thread may call it.
+    """
+    tracker = SparkSession.active().sparkContext.statusTracker()
+
+    def describe() -> str:
+        stages = [tracker.getStageInfo(number) for number in sorted(tracker.getActiveStageIds())]
+        running = [
+            f"stage {each.stageId}: {each.numCompletedTasks} of {each.numTasks} tasks done" for each in stages if each
+        ]
+        return f"running on Spark, {' and '.join(running)}" if running else "running on Spark"
+
+    return describe
