@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, NestedPairs, Plan, parse_tree
-from watersmeet.algebra.query import Query
+from watersmeet.algebra.query import Emission, Query
+from watersmeet.errors import InputError, listing
 from watersmeet.metrics import BatchMetrics, Ledger
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
@@ -134,7 +136,7 @@ def _accept_positional_plan(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @_accept_positional_plan
-def collect(
+def collect(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     streams: Sources,
     *,
@@ -142,6 +144,8 @@ def collect(
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
+    emit: str | None = None,
+    operations: bool = False,
     evaluate: str | None = None,
 ) -> pa.Table:
     """Run the query in this process over finite data and return all its rows.
@@ -153,16 +157,20 @@ def collect(
     as long as it takes.
 
     An aggregation returns the groups that changed, with the instant of evaluation in `as_of`. With `evaluate="row"` it
-    is evaluated at the time of every row.
+    is evaluated at the time of every row. `emit="snapshot"` returns all groups at each evaluation, and `emit="final"`
+    each TUMBLE tile once, when it is complete. With `operations`, changes have a column `operation`: upsert, or delete
+    when a group is empty or no longer satisfies HAVING.
 
     `table.schema.metadata[b"watersmeet"]` holds the ledger as JSON: rows that arrived, were kept, shed or late, per
     stream.
     """
-    return job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats).collect(evaluate=evaluate)
+    return job(
+        query, streams, plan=plan, budget=budget, shed=shed, stats=stats, emit=emit, operations=operations
+    ).collect(evaluate=evaluate)
 
 
 @_accept_positional_plan
-def run(
+def run(  # noqa: PLR0913 - keyword-only options of a query
     query: Query | str,
     streams: Sources,
     *,
@@ -170,13 +178,16 @@ def run(
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
+    emit: str | None = None,
+    operations: bool = False,
     evaluate: str | None = None,
 ) -> EmbeddedRun:
     """Start the query in this process: iterate over its `batches()`, read its `ledger`, or feed it with `advance`.
 
     The options have the same meaning as for `collect`.
     """
-    return job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats).run(evaluate=evaluate)
+    described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats, emit=emit, operations=operations)
+    return described.run(evaluate=evaluate)
 
 
 def job(
@@ -187,10 +198,13 @@ def job(
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
+    emit: str | None = None,
+    operations: bool = False,
 ) -> Job:
     """Return a query, its streams and its options as one value, for repeated use.
 
-    The query is parsed and bound once, and mistakes are reported at once.
+    The query is parsed and bound once, and mistakes are reported at once. `emit` and `operations` have the same meaning
+    as for `collect`. In SQL they are `EMIT CHANGES WITH OPERATIONS`, `EMIT SNAPSHOT` and `EMIT FINAL`.
 
     >>> pairs = job(
     ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
@@ -200,7 +214,7 @@ def job(
     >>> pairs.explain().feasible
     True
     """
-    parsed = parse(query) if isinstance(query, str) else query
+    parsed = _choose_emission(parse(query) if isinstance(query, str) else query, emit, operations=operations)
     return make_job(parsed, streams, plan=_to_plan(plan), budget=budget, shed=shed, stats=stats)
 
 
@@ -212,6 +226,8 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
+    emit: str | None = None,
+    operations: bool = False,
     session: SparkSession | None = None,
     buckets: int | None = None,
     plans: str | Path | None = None,
@@ -229,7 +245,7 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     rates of the streams and stored there, and a restart keeps it. Without it, a streaming query chooses its grid by
     declared rates alone, so that a restart chooses the same one.
     """
-    described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats)
+    described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats, emit=emit, operations=operations)
     return described.to_spark(session=session, buckets=buckets, plans=plans, checkpoint=checkpoint)
 
 
@@ -246,6 +262,8 @@ def start(  # noqa: PLR0913 - keyword-only options of a query
     budget: Budget | None = None,
     shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
+    emit: str | None = None,
+    operations: bool = False,
     keep_up: bool | SheddingPolicy = False,
     name: str | None = None,
     session: SparkSession | None = None,
@@ -264,7 +282,8 @@ def start(  # noqa: PLR0913 - keyword-only options of a query
     batch takes longer than the trigger interval. `name` is the name of the query in Spark's UI. `plan`, `budget`,
     `shed`, `stats`, `session` and `buckets` have the same meaning as for `on_spark`.
     """
-    return job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats).start(
+    described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats, emit=emit, operations=operations)
+    return described.start(
         to=to,
         format=format,
         options=options,
@@ -325,6 +344,15 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
         drop=tuple((drop or {}).items()),
         drop_seed=drop_seed,
     )
+
+
+def _choose_emission(query: Query, emit: str | None, *, operations: bool) -> Query:
+    """Return the query with the emission that the caller asks for, by default that of the query's text."""
+    if emit is None and not operations:
+        return query
+    if emit is not None and emit not in set(Emission):
+        raise InputError(f'there is no emission "{emit}"', hint=f"emissions: {listing(list(Emission))}")
+    return replace(query, emit=query.emit if emit is None else Emission(emit), operations=operations)
 
 
 def _to_plan(pinned: Plan | Mapping[str, object] | None) -> Plan | None:

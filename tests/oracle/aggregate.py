@@ -17,7 +17,7 @@ from tests.oracle.predicates import holds, split_where
 from tests.oracle.values import Duration, event_times_us, sort_key
 from tests.oracle.windows import last_instant_us
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite, walk
-from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.query import BoundQuery, Emission
 from watersmeet.errors import InternalError, QueryError
 
 _EXACT = Context(prec=200)
@@ -28,10 +28,14 @@ Group = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A row that an evaluation emits: the instant, and the columns in the order of `bound.outputs`."""
+    """A row that an evaluation emits: the instant, and the columns in the order of `bound.outputs`.
+
+    Changes with operations say what to do with the row of the group: upsert or delete.
+    """
 
     as_of_us: int
     row: tuple[Any, ...]
+    operation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,50 @@ def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: 
     """Return the rows that evaluating at each of these instants emits, in their order."""
     feeds = _build_sources(bound, tables)
     combinations = _combinations(bound, feeds)
-    return _emit_changes(bound, ((t_us, _members_at(bound, feeds, combinations, t_us)) for t_us in instants_us))
+    return _emit(bound, ((t_us, _members_at(bound, feeds, combinations, t_us)) for t_us in instants_us))
 
 
 def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[str, pa.Table]]]) -> list[Evaluation]:
     """Return the rows emitted at the end of each batch, given its instant and the rows arrived by then."""
-    return _emit_changes(bound, ((t_us, _members(bound, tables, t_us)) for t_us, tables in batches))
+    return _emit(bound, ((t_us, _members(bound, tables, t_us)) for t_us, tables in batches))
+
+
+def _emit(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
+    if bound.query.emit is not Emission.CHANGES:
+        return _emit_whole(bound, contents)
+    return _emit_operations(bound, contents) if bound.query.operations else _emit_changes(bound, contents)
+
+
+def _emit_whole(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
+    """Emit every shown group at every evaluation."""
+    return [
+        Evaluation(t_us, _output_row(bound, rows))
+        for t_us, members in contents
+        for rows in members.values()
+        if _is_shown(bound, rows)
+    ]
+
+
+def _emit_operations(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
+    """Emit what turns the table of the previous evaluation into the table of this one."""
+    emitted: list[Evaluation] = []
+    table: dict[Group, tuple[Any, ...]] = {}
+    keys: dict[Group, Row] = {}
+    for t_us, members in contents:
+        keys |= {group: rows[0] for group, rows in members.items()}
+        now = {group: _output_row(bound, rows) for group, rows in members.items() if _is_shown(bound, rows)}
+        emitted += [
+            Evaluation(t_us, row, "upsert")
+            for group, row in now.items()
+            if group not in table or not _are_same(row, table[group])
+        ]
+        emitted += [
+            Evaluation(t_us, _output_row(bound, members.get(group, []), keys[group]), "delete")
+            for group in table
+            if group not in now
+        ]
+        table = now
+    return emitted
 
 
 def _emit_changes(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from random import Random
 from typing import Any, cast
@@ -56,6 +57,15 @@ def test_buckets_and_mergers_emit_the_oracles_groups_at_every_batch(chunk: int) 
         rng, case = Random(seed), generate_aggregation(seed, every=False)
         arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
         assert_same(case, run_in_buckets(rng, case, arrivals), expected_groups_by_batch(case, arrivals))
+
+
+@pytest.mark.parametrize("mode", ["SNAPSHOT", "CHANGES WITH OPERATIONS"])
+def test_buckets_emit_snapshots_and_operations(mode: str) -> None:
+    for seed in _seeds(0):
+        rng, case = Random(seed), replace(generate_aggregation(seed), emit=mode)
+        arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
+        expected = expected_groups(case.with_tables(case.tables | admit(arrivals).tables))
+        assert_same(case, run_in_buckets(rng, case, arrivals), expected)
 
 
 def test_the_generated_queries_have_whole_and_partial_groups() -> None:

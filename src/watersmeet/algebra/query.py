@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -62,13 +63,25 @@ class Star:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
+class Emission(StrEnum):
+    """Rows that an evaluation of an aggregation emits.
+
+    `CHANGES` emits the groups that changed, `SNAPSHOT` all groups, and `FINAL` each tumbling tile once, when it is
+    complete.
+    """
+
+    CHANGES = "changes"
+    SNAPSHOT = "snapshot"
+    FINAL = "final"
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query as written: names not yet resolved, types unknown.
 
     `all_pairs_us` is `WINDOW = length`, one bound for all pairs. `pairs` are the constraints of single pairs, `DWINDOW`
-    included. `text` is the
-    caller's text, for error messages.
+    included. With `operations`, changes have a column that says whether to insert or replace a group, or to delete it.
+    `text` is the caller's text, for error messages.
     """
 
     sources: tuple[Source, ...]
@@ -79,6 +92,8 @@ class Query:
     group_by: tuple[Expr, ...] = ()
     having: Expr | None = None
     every_us: int | None = None
+    emit: Emission = Emission.CHANGES
+    operations: bool = False
     text: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +105,10 @@ class Query:
             check_length(self.all_pairs_us)
         if self.every_us is not None:
             check_every(self.every_us)
+        if self.operations and self.emit is not Emission.CHANGES:
+            raise QueryError(
+                f"only changes have operations; {self.emit} emits whole results", hint="leave the operations out"
+            )
 
     @property
     def aliases(self) -> tuple[str, ...]:

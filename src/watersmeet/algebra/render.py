@@ -241,6 +241,10 @@ def _constraints(node: TreeNode) -> str:
     return "\n  AND ".join(_constraint(part) for part in node.parts)
 
 
+def _emission(node: TreeNode) -> str:
+    return f"EMIT {str(node.facts['mode']).upper()}" + (" WITH OPERATIONS" if node.facts["operations"] else "")
+
+
 def _name(node: TreeNode, fact: str) -> str:
     return quote_name(str(node.facts[fact]))
 
@@ -257,6 +261,7 @@ _CLAUSES: dict[str, Callable[[TreeNode], str]] = {
     "group by": _list_clause("GROUP BY", ", ", format_node),
     "having": _condition_clause("HAVING"),
     "every": lambda node: f"EVERY {_length(node)}",
+    "emit": _emission,
 }
 
 # --- JSON and Mermaid
@@ -285,6 +290,7 @@ _CAPTIONS: dict[str, Callable[[TreeNode], str]] = {
     "all pairs": _constraint,
     "pair": _constraint,
     "every": _CLAUSES["every"],
+    "emit": _CLAUSES["emit"],
 }
 
 

@@ -91,6 +91,11 @@ class Window(ABC):
         """Return the window of a join that finds all combinations of an aggregation, and maybe surplus ones."""
         return self
 
+    @property
+    def tile_us(self) -> int | None:
+        """Length of the tiles that partition time; None if the window has none."""
+        return None
+
     # --- columns and counted rows
 
     @property
@@ -244,6 +249,10 @@ class TumbleWindow(Window):
 
     kind: ClassVar[str] = "tumble"
     slides: ClassVar[bool] = False
+
+    @property
+    def tile_us(self) -> int:
+        return self.length_us
 
     def __post_init__(self) -> None:
         check_length(self.length_us)

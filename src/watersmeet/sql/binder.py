@@ -37,9 +37,10 @@ from watersmeet.algebra.expressions import (
     rewrite,
     walk,
 )
-from watersmeet.algebra.query import BoundQuery, Output, Query, SelectItem, Star
+from watersmeet.algebra.query import BoundQuery, BoundSource, Emission, Output, Query, SelectItem, Star
 from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.algebra.schema import SourceSchema
+from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InternalError, QueryError, Span, attach_text
 from watersmeet.sql.coercion import check_cast, coerce_to_common_type, convert_to
 from watersmeet.sql.functions import FUNCTIONS, resolve_aggregate_signature
@@ -88,7 +89,29 @@ def _bind_query(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery
     outputs = name_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
     check_group_keys(query, group_by, binder.scope)
     check_aggregation(query, where, group_by, having, outputs)
+    if query.emit is Emission.FINAL:
+        declared = replace(declared, every_us=_find_tile_us(query, sources))
     return BoundQuery(declared, sources, tuple(output for output, _ in outputs), where, group_by, having)
+
+
+def _find_tile_us(query: Query, sources: tuple[BoundSource, ...]) -> int:
+    """Return the length of the tiles that EMIT FINAL emits; every stream has tiles of this length."""
+    tiles_us = {None if source.window is None else source.window.tile_us for source in sources if source.is_stream}
+    (tile_us,) = tiles_us if len(tiles_us) == 1 else (None,)
+    if tile_us is None:
+        raise QueryError(
+            "EMIT FINAL emits each complete tile, so every stream needs a TUMBLE window of the same length",
+            span=_find_word(query, "EMIT"),
+            hint="write [TUMBLE 1 MINUTE] after each stream, or EMIT SNAPSHOT",
+        )
+    if query.every_us is not None and tile_us % query.every_us:
+        raise QueryError(
+            f"EMIT FINAL is evaluated at the end of each tile, and a tile of {format_sql_duration(tile_us)} does not "
+            f"end at a multiple of {format_sql_duration(query.every_us)}",
+            span=_find_word(query, "EVERY"),
+            hint="leave EVERY out",
+        )
+    return tile_us
 
 
 def _bind_condition(expr: Expr | None, clause: str, binder: Binder) -> Expr | None:
@@ -333,15 +356,21 @@ def _refuse_without_aggregation(query: Query) -> None:
     if query.every_us is not None:
         raise QueryError(
             "EVERY is for aggregation queries; this query emits each result as soon as it is known",
-            span=_find_every(query),
+            span=_find_word(query, "EVERY"),
             hint="leave EVERY out, or aggregate with GROUP BY, COUNT, SUM, AVG, MIN or MAX",
+        )
+    if query.operations or query.emit is not Emission.CHANGES:
+        raise QueryError(
+            "EMIT is for aggregation queries; this query emits each result once, when it is known",
+            span=_find_word(query, "EMIT"),
+            hint="leave it out, or aggregate with GROUP BY, COUNT, SUM, AVG, MIN or MAX",
         )
 
 
-def _find_every(query: Query) -> Span | None:
-    """Return the span of EVERY. The clause ends the text, so it is the last occurrence."""
-    at = -1 if query.text is None else query.text.upper().rfind("EVERY")
-    return None if at < 0 else Span(at, at + len("EVERY"))
+def _find_word(query: Query, word: str) -> Span | None:
+    """Return the span of EVERY or EMIT. These clauses end the text, so it is the last occurrence."""
+    at = -1 if query.text is None else query.text.upper().rfind(word)
+    return None if at < 0 else Span(at, at + len(word))
 
 
 def _refuse_aggregates(expr: Expr, clause: str) -> None:

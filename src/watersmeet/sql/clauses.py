@@ -1,4 +1,4 @@
-"""Grammar of the clauses: select items, sources, windows, window constraints, EVERY.
+"""Grammar of the clauses: select items, sources, windows, window constraints, EVERY, EMIT.
 
 `WINDOW_RULES` has a row for each way to write a window. Windows and lengths need nothing but the text, so they are
 already values of the algebra.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.algebra.query import SelectItem, Source, Star
+from watersmeet.algebra.query import Emission, SelectItem, Source, Star
 from watersmeet.algebra.windows import (
     LandmarkWindow,
     RangeWindow,
@@ -120,6 +120,8 @@ class ParsedQuery:
     group_by: tuple[Expr, ...]
     having: Expr | None
     every_us: int | None
+    emit: Emission
+    operations: bool
     source_names: tuple[SourceName, ...]
 
 
@@ -129,7 +131,7 @@ class QueryParser(WindowParser):
     def parse_query(self) -> ParsedQuery:
         """Parse a query up to the end of the text.
 
-        SELECT … FROM … [WINDOW …] [WHERE …] [WINDOW …] [GROUP BY …] [HAVING …] [EVERY …]
+        SELECT … FROM … [WINDOW …] [WHERE …] [WINDOW …] [GROUP BY …] [HAVING …] [EVERY …] [EMIT …]
         """
         self._expect_select()
         select = self._parse_list(self._parse_select_item)
@@ -141,6 +143,7 @@ class QueryParser(WindowParser):
         group_by = self._parse_list(self.parse_expression) if self._accept("GROUP BY") else []
         having = self._parse_condition_after("HAVING")
         every_us = self._parse_every()
+        emit, operations = self._parse_emission()
         self._expect_end()
         return ParsedQuery(
             select=tuple(select),
@@ -151,6 +154,8 @@ class QueryParser(WindowParser):
             group_by=tuple(group_by),
             having=having,
             every_us=every_us,
+            emit=emit,
+            operations=operations,
             source_names=tuple(self.source_names),
         )
 
@@ -172,7 +177,7 @@ class QueryParser(WindowParser):
             raise QueryError(
                 f"{token.text} is in the wrong place or repeated",
                 span=token.span,
-                hint="the order is SELECT … FROM … WINDOW … WHERE … GROUP BY … HAVING … EVERY …",
+                hint="the order is SELECT … FROM … WINDOW … WHERE … GROUP BY … HAVING … EVERY … EMIT …",
             )
         while self._accept(";"):
             pass
@@ -259,6 +264,8 @@ class QueryParser(WindowParser):
         return name.text
 
     def _parse_source_alias(self) -> str | None:
+        if self._current.text.upper() == "EMIT" and self._next.is_name:  # no name follows an alias
+            return None
         alias = self._parse_alias()
         if alias is not None and self._is_at("("):
             raise QueryError(f"{alias} (…) is not supported in FROM", span=self._previous.span)
@@ -309,3 +316,22 @@ class QueryParser(WindowParser):
         with errors_at(self._span_from(start)):
             check_every(length_us)
         return length_us
+
+    def _parse_emission(self) -> tuple[Emission, bool]:
+        """Parse `EMIT CHANGES [WITH OPERATIONS]`, `EMIT SNAPSHOT` or `EMIT FINAL`; changes are the default."""
+        if not self._accept_words("EMIT"):
+            return Emission.CHANGES, False
+        mode = next((mode for mode in Emission if self._accept_words(mode.upper())), None)
+        if mode is None:
+            raise self._unexpected_token_error("CHANGES, SNAPSHOT or FINAL after EMIT")
+        start = self._previous.start
+        operations = self._accept("WITH")
+        if operations and not self._accept_words("OPERATIONS"):
+            raise self._unexpected_token_error("OPERATIONS after WITH")
+        if operations and mode is not Emission.CHANGES:
+            raise QueryError(
+                f"only changes have operations; {mode} emits whole results",
+                span=self._span_from(start),
+                hint="leave WITH OPERATIONS out",
+            )
+        return mode, operations

@@ -73,6 +73,8 @@ def _build_query(parsed: ParsedQuery, text: str) -> Query:
         group_by=tuple(resolver.resolve_columns(key) for key in parsed.group_by),
         having=None if parsed.having is None else resolver.resolve_columns(parsed.having),
         every_us=parsed.every_us,
+        emit=parsed.emit,
+        operations=parsed.operations,
         text=text,
     )
 

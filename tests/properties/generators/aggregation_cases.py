@@ -121,6 +121,7 @@ class AggregationCase(QueryCase):
     keys: tuple[QueryPiece, ...] = ()
     having: QueryPiece | None = None
     every_us: int | None = None
+    emit: str = ""
 
     @cached_property
     def text(self) -> str:
@@ -134,7 +135,7 @@ class AggregationCase(QueryCase):
             parts.append("HAVING " + self.having.text)
         if self.every_us is not None:
             parts.append(f"EVERY {self.every_us} MICROSECONDS")
-        return "\n".join(parts)
+        return "\n".join([*parts, *([f"EMIT {self.emit}"] if self.emit else [])])
 
 
 def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
@@ -170,6 +171,16 @@ def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
         having=having,
     )
     return replace(found, every_us=_every_us(rng, found)) if every else found
+
+
+def with_equal_tiles(case: AggregationCase, *, emit: str) -> AggregationCase:
+    """Return the case with a TUMBLE window of one length on every stream, and without EVERY."""
+    tile_us = _every_us(Random(case.seed), case)
+    items = tuple(
+        replace(item, window=f"[TUMBLE {tile_us} MICROSECONDS]") if item.name in case.streams else item
+        for item in case.items
+    )
+    return replace(case, items=items, every_us=None, emit=emit)
 
 
 def early_plans(case: QueryCase) -> list[Plan]:
@@ -367,11 +378,14 @@ def _evaluate_or_overflow(evaluated: Any) -> EmittedRows | None:
         found: list[Evaluation] = evaluated()
     except QueryError:
         return None
-    return as_multiset((*each.row, Instant(1_000 * each.as_of_us)) for each in found)
+    return as_multiset(
+        (*each.row, Instant(1_000 * each.as_of_us), *([] if each.operation is None else [each.operation]))
+        for each in found
+    )
 
 
 def _emitted_rows(table: pa.Table) -> EmittedRows:
-    assert table.column_names[-1] == "as_of"
+    assert "as_of" in table.column_names[-2:]
     return as_multiset(table_rows(table))
 
 

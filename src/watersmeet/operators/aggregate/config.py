@@ -16,7 +16,7 @@ import pyarrow as pa
 from watersmeet.algebra.arrow_types import null_array
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, columns_of, sources_of, walk
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.query import BoundQuery, Output
+from watersmeet.algebra.query import BoundQuery, Emission, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
 from watersmeet.kernels.aggregation.arguments import NONE, AggregationColumns
@@ -35,6 +35,8 @@ from watersmeet.sql.type_inference import type_of
 
 AS_OF = "as_of"
 AS_OF_TYPE = pa.timestamp("us", "UTC")
+#: Column of operations, and its values: insert or replace the group's row, or delete it.
+OPERATION, UPSERT, DELETE = "operation", "upsert", "delete"
 #: Alias of a group's keys and aggregates in its row. No source can have this name.
 GROUP = ""
 
@@ -91,7 +93,14 @@ class AggregateConfig:
     early: frozenset[int]
     every_us: int | None
     every_row: bool
+    emit: Emission = Emission.CHANGES
+    operations: bool = False  # whether changes say what to do with a group's row
     partial: bool = False  # whether evaluations emit partial sums (`aggregate.merging`) instead of rows
+
+    @property
+    def emits_whole_results(self) -> bool:
+        """Whether an evaluation emits all groups that are shown, and not only those that changed."""
+        return self.emit is not Emission.CHANGES
 
     @property
     def plan(self) -> Plan:
@@ -148,7 +157,7 @@ def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every
     """Build the aggregation that answers a query under a plan; refuse a plan that cannot run, with the reason."""
     plan = plan or Plan()
     _refuse_foreign_knobs(plan)
-    _refuse_as_of(bound)
+    _refuse_reserved_names(bound)
     shown = build_group_outputs(bound)
     spanning = tuple(key for key in shown.keys if len(sources_of(key)) > 1)
     arguments = [aggregate for aggregate in shown.aggregates if aggregate.arg is not None]
@@ -177,6 +186,8 @@ def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every
         early=resolve_early_inputs(bound, plan),
         every_us=bound.query.every_us,
         every_row=every_row,
+        emit=bound.query.emit,
+        operations=bound.query.operations,
     )
 
 
@@ -293,12 +304,14 @@ def _refuse_foreign_knobs(plan: Plan) -> None:
             )
 
 
-def _refuse_as_of(bound: BoundQuery) -> None:
-    if any(output.name == AS_OF for output in bound.outputs):
-        raise QueryError(
-            f'an output column is named "{AS_OF}", the name of the column of evaluation instants',
-            hint="give it another alias",
-        )
+def _refuse_reserved_names(bound: BoundQuery) -> None:
+    reserved = {AS_OF: "evaluation instants"} | ({OPERATION: "operations"} if bound.query.operations else {})
+    for output in bound.outputs:
+        if output.name in reserved:
+            raise QueryError(
+                f'an output column is named "{output.name}", the name of the column of {reserved[output.name]}',
+                hint="give it another alias",
+            )
 
 
 def _list_row_expressions(shown: GroupOutputs) -> tuple[Expr, ...]:
@@ -366,7 +379,8 @@ def _build_result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
         return null_array(0, types[column.name])
 
     fields = [(output.name, evaluate(output.expr, no_rows, 0).type) for output in shown.outputs]
-    return pa.schema([*fields, (AS_OF, AS_OF_TYPE)])
+    operation = [(OPERATION, pa.string())] if bound.query.operations else []
+    return pa.schema([*fields, (AS_OF, AS_OF_TYPE), *operation])
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

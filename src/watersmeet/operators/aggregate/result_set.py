@@ -14,12 +14,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, AggregationSet, EmittedGroups
 from watersmeet.kernels.aggregation.as_update import as_update
 from watersmeet.operators.aggregate.codes import Attributes, Interner, OrderCodes, ValueCodes, ValueColumns
-from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig, MeasureLayout, aggregate_name, key_name
+from watersmeet.operators.aggregate.config import (
+    AS_OF_TYPE,
+    DELETE,
+    UPSERT,
+    AggregateConfig,
+    MeasureLayout,
+    aggregate_name,
+    key_name,
+)
 from watersmeet.operators.aggregate.extremes import Extremes
 from watersmeet.operators.aggregate.functions import GroupState, decode_totals, find_function, is_extreme
+from watersmeet.operators.aggregate.snapshots import SnapshotBuilder
 from watersmeet.operators.expressions import evaluate, is_true
 
 Int64s = NDArray[np.int64]
@@ -93,6 +103,7 @@ class ResultSet:
             for place, extreme in self.extreme_of_aggregate.items()
         }
         self.columns = _empty_columns(layout, 16)
+        self.snapshots = SnapshotBuilder(config.result) if config.emits_whole_results else None
         self._output_buffer: EmittedGroups | None = None
 
     def number_groups(self, groups: list[Int64s], spanning: list[pa.Array[Any]], rows: int) -> Int64s:
@@ -142,9 +153,12 @@ class ResultSet:
             return []
         now_sums = GroupSums(now_ints, now_approx, now_pairs, now_nodes)
         then_sums = GroupSums(then_ints, then_approx, then_pairs, then_nodes)
-        return (self._emit_partials if self.config.partial else self._emit_changes)(
-            instants_us[at], groups, now_sums, then_sums
-        )
+        if self.config.partial:
+            return self._emit_partials(instants_us[at], groups, now_sums, then_sums)
+        if self.snapshots is not None:
+            self._record_changes(self.snapshots, instants_us[at], groups, now_sums)
+            return []
+        return self._emit_changes(instants_us[at], groups, now_sums, then_sums)
 
     def _update_sums(self, results: Contributions, closing: int) -> EmittedGroups:
         """Add results to the sums; return the groups that changed at finished instants."""
@@ -217,7 +231,7 @@ class ResultSet:
         differs = _find_differing_groups(now, then)
         as_of_us, groups, now, then = as_of_us[differs], groups[differs], now.take(differs), then.take(differs)
         shown, was_shown = self._find_shown(groups, now), self._find_shown(groups, then)
-        due = shown | (was_shown & now.is_empty)
+        due = shown | was_shown if self.config.operations else shown | (was_shown & now.is_empty)
         if not due.any():
             return []
         if not due.all():
@@ -228,9 +242,36 @@ class ResultSet:
         emitted[~emitted] = self._find_changed(outputs, ~emitted, groups, then)
         if not emitted.any():
             return []
-        arrays = [*outputs, pa.array(as_of_us).cast(AS_OF_TYPE)]
+        arrays: list[pa.Array[Any]] = [*outputs, pa.array(as_of_us).cast(AS_OF_TYPE)]
+        if self.config.operations:
+            arrays.append(pa.array(np.where(shown[due], UPSERT, DELETE), pa.string()))
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.config.result)
         return [batch if emitted.all() else batch.filter(pa.array(emitted))]
+
+    def start_snapshots(self) -> None:
+        """Build the rows that the previous evaluation showed, if later evaluations emit whole results.
+
+        They follow from the sums of that evaluation, so the state does not store them.
+        """
+        if self.snapshots is None or self.snapshots.is_started:
+            return
+        groups = np.arange(self.group_numbering.used, dtype=np.int64)
+        size = groups.size
+        sums = GroupSums(
+            self.columns.shown_ints[:size],
+            self.columns.shown_approx[:size],
+            self.columns.shown_pairs[:size],
+            [_pad_nodes(extremes.shown, size) for extremes in self.extremes.values()],
+        )
+        self.snapshots.start()
+        self._record_changes(self.snapshots, np.full(size, -FOREVER_US, np.int64), groups, sums)
+
+    def _record_changes(self, snapshots: SnapshotBuilder, as_of_us: Int64s, groups: Int64s, now: GroupSums) -> None:
+        shown = self._find_shown(groups, now)
+        held, sums = groups[shown], now.take(shown)
+        row = self._group_columns(held, sums)
+        outputs = [evaluate(output.expr, row, held.size) for output in self.config.group_outputs.outputs]
+        snapshots.record(as_of_us, groups, shown, outputs)
 
     def _find_shown(self, groups: Int64s, sums: GroupSums) -> Bools:
         """Return a mask of the groups that are shown: those that are not empty and for which HAVING is true.
@@ -311,6 +352,13 @@ class ResultSet:
             for old, new in zip(self.columns, larger, strict=True):
                 new[: old.shape[0]] = old
             self.columns = larger
+
+
+def _pad_nodes(nodes: Int64s, size: int) -> Int64s:
+    """Return the nodes of the first groups; groups without values have none."""
+    padded = np.full(size, NONE, np.int64)
+    padded[: min(size, nodes.size)] = nodes[:size]
+    return padded
 
 
 def build_partial_batch(

@@ -74,6 +74,7 @@ def step(
             *(int(input_batch.times.max()) for input_batch in kept.values() if len(input_batch)),
         ]
     )
+    state.result.start_snapshots()
     for i in config.stream_inputs:
         _admit_rows(config, state, i, kept.get(i), future_us)
     if config.every_row:
@@ -109,12 +110,23 @@ def _emit_due_instants(
         starts_us = [config.row_starts_us(i, state.inputs[i].rows.times) for i in config.stream_inputs]
         ends_us = [state.inputs[i].rows.ends for i in config.stream_inputs]
         instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
-    if not instants_us.size:
-        return []
-    window_changes = find_window_changes(config, state, instants_us)
-    results = apply_window_changes(config, state, window_changes, instants_us, tally, closing=instants_us.size - 1)
-    _commit_changes(state, window_changes)
-    state.evaluated_us = int(instants_us[-1])
+    results: list[pa.RecordBatch] = []
+    after_us = state.evaluated_us
+    if instants_us.size:
+        window_changes = find_window_changes(config, state, instants_us)
+        results = apply_window_changes(config, state, window_changes, instants_us, tally, closing=instants_us.size - 1)
+        _commit_changes(state, window_changes)
+        state.evaluated_us = int(instants_us[-1])
+    if state.result.snapshots is None:
+        return results
+    if config.every_us is None:
+        return list(state.result.snapshots.emit_at(instants_us))
+    # Whole results are emitted at every multiple, also where nothing changes.
+    if after_us == -FOREVER_US and instants_us.size:
+        after_us = int(instants_us[0]) - 1
+    if after_us > -FOREVER_US:
+        results = list(state.result.snapshots.emit_every(config.every_us, after_us, limit_us))
+        state.evaluated_us = max(state.evaluated_us, limit_us // config.every_us * config.every_us)
     return results
 
 
@@ -127,14 +139,15 @@ def _emit_at_watermark(
     if now_us <= -FOREVER_US:
         return []
     final_us = now_us if has_ended else now_us - 1
-    results: list[pa.RecordBatch] = []
     if final_us > state.evaluated_us:
         _advance_windows_to(config, state, final_us, tally)
         state.evaluated_us = final_us
     shown_at = np.array([now_us], np.int64)
     if has_ended:
-        return results + apply_window_changes(config, state, [], shown_at, tally, closing=0)
-    return results + _emit_provisionally(config, state, shown_at, tally)
+        results = apply_window_changes(config, state, [], shown_at, tally, closing=0)
+    else:
+        results = _emit_provisionally(config, state, shown_at, tally)
+    return results if state.result.snapshots is None else list(state.result.snapshots.emit_at(shown_at))
 
 
 def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us: int, tally: WorkCounters) -> None:

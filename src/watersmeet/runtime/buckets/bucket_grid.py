@@ -76,10 +76,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Classes whose key is in GROUP BY, and the group keys that belong to one input each."""
+    """Classes whose key is in GROUP BY, and the group keys that belong to one input each.
+
+    An aggregation that emits whole results at every evaluation must have all results of a group in one cell.
+    """
 
     classes: frozenset[int]
     keys: Mapping[int, tuple[Expr, ...]]
+    must_be_complete: bool = False
 
     def is_complete_in(self, grid: BucketGrid) -> bool:
         """Return whether all results of a group are in one cell."""
@@ -123,7 +127,7 @@ def find_grouping(config: AggregateConfig) -> Grouping:
         if any(key in config.group_outputs.keys for key in keys.values())
     )
     keys = {number: each.attributes[: each.group_keys] for number, each in enumerate(config.carried) if each.group_keys}
-    return Grouping(grouped, keys)
+    return Grouping(grouped, keys, must_be_complete=config.emits_whole_results)
 
 
 def choose_grid(
@@ -137,7 +141,9 @@ def choose_grid(
     if config.waits_for_watermark or buckets == 1:
         return BucketGrid()
     rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
-    grids = _list_grids(buckets, list_axes(config, grouping))
+    grids = list(_list_grids(buckets, list_axes(config, grouping)))
+    if grouping is not None and grouping.must_be_complete:
+        grids = [grid for grid in grids if grouping.is_complete_in(grid)] or [BucketGrid()]
     return min(grids, key=lambda grid: _rank_grid(config, grid, rates, grouping))
 
 
