@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, NestedPairs, Plan, parse_tree
-from watersmeet.algebra.query import Emission, Query
+from watersmeet.algebra.query import EmitMode, Query
 from watersmeet.errors import InputError, listing
 from watersmeet.metrics import BatchMetrics, Ledger
 from watersmeet.planner.controller import SheddingDecision
@@ -350,9 +350,9 @@ def _choose_emission(query: Query, emit: str | None, *, operations: bool) -> Que
     """Return the query with the emission that the caller asks for, by default that of the query's text."""
     if emit is None and not operations:
         return query
-    if emit is not None and emit not in set(Emission):
-        raise InputError(f'there is no emission "{emit}"', hint=f"emissions: {listing(list(Emission))}")
-    return replace(query, emit=query.emit if emit is None else Emission(emit), operations=operations)
+    if emit is not None and emit not in set(EmitMode):
+        raise InputError(f'there is no emission "{emit}"', hint=f"emissions: {listing(list(EmitMode))}")
+    return replace(query, emit=query.emit if emit is None else EmitMode(emit), operations=operations)
 
 
 def _to_plan(pinned: Plan | Mapping[str, object] | None) -> Plan | None:

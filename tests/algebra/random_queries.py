@@ -30,7 +30,7 @@ from watersmeet.algebra.expressions import (
     Or,
     rewrite,
 )
-from watersmeet.algebra.query import Emission, PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.algebra.query import EmitMode, PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import MAX_LENGTH_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
 from watersmeet.sql.functions import AGGREGATES, FUNCTIONS
 from watersmeet.sql.types import TYPES as TYPES_OF_CAST
@@ -162,7 +162,7 @@ def queries(draw: st.DrawFn) -> Query:
             return SelectItem(rename_sources(written.expr), written.alias)
         return Star(None if written.source is None else alias(written.source))
 
-    where, having, emit = draw(CONDITIONS), draw(CONDITIONS), draw(st.sampled_from(Emission))
+    where, having, emit = draw(CONDITIONS), draw(CONDITIONS), draw(st.sampled_from(EmitMode))
     pairs = [(order[0], order[1], length, directed) for order, length, directed in draw(PAIRS)]
     return Query(
         sources=tuple(Source(alias if draw(SAME_NAME) else draw(NAMES), alias, draw(WINDOWS)) for alias in aliases),
@@ -178,5 +178,5 @@ def queries(draw: st.DrawFn) -> Query:
         having=having and rename_sources(having),
         every_us=draw(SOME_POSITIVE_LENGTH_US),
         emit=emit,
-        operations=emit is Emission.CHANGES and draw(st.booleans()),
+        operations=emit is EmitMode.CHANGES and draw(st.booleans()),
     )

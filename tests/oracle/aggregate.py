@@ -17,7 +17,7 @@ from tests.oracle.predicates import holds, split_where
 from tests.oracle.values import Duration, event_times_us, sort_key
 from tests.oracle.windows import last_instant_us
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite, walk
-from watersmeet.algebra.query import BoundQuery, Emission
+from watersmeet.algebra.query import BoundQuery, EmitMode
 from watersmeet.errors import InternalError, QueryError
 
 _EXACT = Context(prec=200)
@@ -77,7 +77,7 @@ def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[st
 
 
 def _emit(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
-    if bound.query.emit is not Emission.CHANGES:
+    if bound.query.emit is not EmitMode.CHANGES:
         return _emit_whole(bound, contents)
     return _emit_operations(bound, contents) if bound.query.operations else _emit_changes(bound, contents)
 

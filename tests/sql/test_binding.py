@@ -7,7 +7,7 @@ import pytest
 
 from tests.sql.schemas import SCHEMAS, bind_error, bind_text, underlined_text
 from watersmeet.algebra.expressions import Aggregate, Arithmetic, Cast, Column, Comparison, Literal
-from watersmeet.algebra.query import Query, SelectItem, Source, Star
+from watersmeet.algebra.query import EmitMode, Query, SelectItem, Source, Star
 from watersmeet.algebra.render import format_expression
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import RowsWindow
@@ -190,6 +190,8 @@ def test_having_may_use_aggregates_and_keys() -> None:
 
 def test_every_goes_with_aggregates() -> None:
     assert bind_text(f"SELECT COUNT(*) {GROUPED} EVERY 5 SECONDS").query.every_us == 5_000_000
+    tiles = bind_text("SELECT COUNT(*) FROM sales_a [TUMBLE 10 SECONDS] EMIT FINAL").query
+    assert (tiles.emit, tiles.every_us) == (EmitMode.FINAL, 10_000_000)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +218,22 @@ def test_every_goes_with_aggregates() -> None:
         (
             f"SELECT item {GROUPED} EVERY 5 SECONDS",
             "EVERY is for aggregation queries; this query emits each result as soon as it is known",
+            "EVERY",
+        ),
+        (
+            f"SELECT item {GROUPED} EMIT SNAPSHOT",
+            "EMIT is for aggregation queries; this query emits each result once, when it is known",
+            "EMIT",
+        ),
+        (
+            f"SELECT COUNT(*) {GROUPED} EMIT FINAL",
+            "EMIT FINAL emits each complete tile, so every stream needs a TUMBLE window of the same length",
+            "EMIT",
+        ),
+        (
+            "SELECT COUNT(*) FROM sales_a [TUMBLE 10 SECONDS] EVERY 4 SECONDS EMIT FINAL",
+            "EMIT FINAL is evaluated at the end of each tile, and a tile of 10 SECONDS does not end at a multiple of "
+            "4 SECONDS",
             "EVERY",
         ),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.schemas import parse_error, underlined_text
 from watersmeet.algebra.expressions import And, Column, Comparison
-from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.algebra.query import EmitMode, PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
 from watersmeet.sql.parsing import parse
 
@@ -181,7 +181,7 @@ def test_after_a_dot_every_word_is_a_name() -> None:
     ]
 
 
-FREE_WORDS = "rows range date timestamp order group by second over filter first offset values key partition"
+FREE_WORDS = "emit changes final rows range date timestamp order group by second over filter first offset values key partition"
 
 
 @pytest.mark.parametrize("name", FREE_WORDS.split())
@@ -189,6 +189,20 @@ def test_most_words_need_no_quotes(name: str) -> None:
     query = parse(f"SELECT {name}, a.{name} AS {name} FROM {name} [ROWS 5] AS a WHERE {name} > 5")
     assert query.sources[0].name == name
     assert query.select[0] == SelectItem(Column(name))
+
+
+def test_emit_is_the_last_clause() -> None:
+    start = "SELECT COUNT(*) FROM s [ROWS 5]"
+    assert parse(f"{start} emit snapshot").emit is EmitMode.SNAPSHOT
+    assert parse(f"{start} EVERY 1 SECOND EMIT FINAL").emit is EmitMode.FINAL
+    assert parse(f"{start} AS a EMIT CHANGES WITH OPERATIONS").operations
+    assert parse(f"{start} EMIT CHANGES") == parse(start)
+    assert parse(f"{start} emit").sources[0].alias == "emit"
+    error = parse_error(f"{start} EMIT SNAPSHOT WITH OPERATIONS")
+    assert error.message == "only changes have operations; snapshot emits whole results"
+    assert underlined_text(error) == "SNAPSHOT WITH OPERATIONS"
+    assert "CHANGES, SNAPSHOT or FINAL after EMIT" in parse_error(f"{start} EMIT ROWS").message
+    assert "OPERATIONS after WITH" in parse_error(f"{start} EMIT CHANGES WITH NOTHING").message
 
 
 def test_comments_are_skipped() -> None:

@@ -63,7 +63,7 @@ class Star:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-class Emission(StrEnum):
+class EmitMode(StrEnum):
     """Rows that an evaluation of an aggregation emits.
 
     `CHANGES` emits the groups that changed, `SNAPSHOT` all groups, and `FINAL` each tumbling tile once, when it is
@@ -92,7 +92,7 @@ class Query:
     group_by: tuple[Expr, ...] = ()
     having: Expr | None = None
     every_us: int | None = None
-    emit: Emission = Emission.CHANGES
+    emit: EmitMode = EmitMode.CHANGES
     operations: bool = False
     text: str | None = field(default=None, compare=False, repr=False)
 
@@ -105,7 +105,7 @@ class Query:
             check_length(self.all_pairs_us)
         if self.every_us is not None:
             check_every(self.every_us)
-        if self.operations and self.emit is not Emission.CHANGES:
+        if self.operations and self.emit is not EmitMode.CHANGES:
             raise QueryError(
                 f"only changes have operations; {self.emit} emits whole results", hint="leave the operations out"
             )

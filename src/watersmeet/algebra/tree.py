@@ -34,7 +34,7 @@ from watersmeet.algebra.expressions import (
     Or,
     Value,
 )
-from watersmeet.algebra.query import Emission, PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.algebra.query import EmitMode, PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import format_sql_duration
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -61,7 +61,7 @@ def build_query_tree(query: Query) -> TreeNode:
     ]
     if query.every_us is not None:
         clauses.append(TreeNode("every", {"length_us": query.every_us}))
-    if query.operations or query.emit is not Emission.CHANGES:
+    if query.operations or query.emit is not EmitMode.CHANGES:
         clauses.append(TreeNode("emit", {"mode": str(query.emit), "operations": query.operations}))
     return TreeNode("query", parts=tuple(clause for clause in clauses if clause.parts or clause.facts))
 

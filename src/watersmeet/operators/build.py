@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.query import BoundQuery, Emission
+from watersmeet.algebra.query import BoundQuery, EmitMode
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.aggregate.operator import AggregateOperator
@@ -79,7 +79,7 @@ def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
             "a plan that sheds rows cannot aggregate early: estimates need single rows",
             hint='remove "early" from the plan',
         )
-    if bound.query.operations or bound.query.emit is not Emission.CHANGES:
+    if bound.query.operations or bound.query.emit is not EmitMode.CHANGES:
         raise InputError(
             "an aggregation that sheds rows emits changes without operations",
             hint="leave EMIT out, or use a plan that sheds nothing",

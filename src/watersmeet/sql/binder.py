@@ -37,7 +37,7 @@ from watersmeet.algebra.expressions import (
     rewrite,
     walk,
 )
-from watersmeet.algebra.query import BoundQuery, BoundSource, Emission, Output, Query, SelectItem, Star
+from watersmeet.algebra.query import BoundQuery, BoundSource, EmitMode, Output, Query, SelectItem, Star
 from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.algebra.windows import format_sql_duration
@@ -89,7 +89,7 @@ def _bind_query(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery
     outputs = name_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
     check_group_keys(query, group_by, binder.scope)
     check_aggregation(query, where, group_by, having, outputs)
-    if query.emit is Emission.FINAL:
+    if query.emit is EmitMode.FINAL:
         declared = replace(declared, every_us=_find_tile_us(query, sources))
     return BoundQuery(declared, sources, tuple(output for output, _ in outputs), where, group_by, having)
 
@@ -359,7 +359,7 @@ def _refuse_without_aggregation(query: Query) -> None:
             span=_find_word(query, "EVERY"),
             hint="leave EVERY out, or aggregate with GROUP BY, COUNT, SUM, AVG, MIN or MAX",
         )
-    if query.operations or query.emit is not Emission.CHANGES:
+    if query.operations or query.emit is not EmitMode.CHANGES:
         raise QueryError(
             "EMIT is for aggregation queries; this query emits each result once, when it is known",
             span=_find_word(query, "EMIT"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.algebra.query import Emission, SelectItem, Source, Star
+from watersmeet.algebra.query import EmitMode, SelectItem, Source, Star
 from watersmeet.algebra.windows import (
     LandmarkWindow,
     RangeWindow,
@@ -120,7 +120,7 @@ class ParsedQuery:
     group_by: tuple[Expr, ...]
     having: Expr | None
     every_us: int | None
-    emit: Emission
+    emit: EmitMode
     operations: bool
     source_names: tuple[SourceName, ...]
 
@@ -317,18 +317,18 @@ class QueryParser(WindowParser):
             check_every(length_us)
         return length_us
 
-    def _parse_emission(self) -> tuple[Emission, bool]:
+    def _parse_emission(self) -> tuple[EmitMode, bool]:
         """Parse `EMIT CHANGES [WITH OPERATIONS]`, `EMIT SNAPSHOT` or `EMIT FINAL`; changes are the default."""
         if not self._accept_words("EMIT"):
-            return Emission.CHANGES, False
-        mode = next((mode for mode in Emission if self._accept_words(mode.upper())), None)
+            return EmitMode.CHANGES, False
+        mode = next((mode for mode in EmitMode if self._accept_words(mode.upper())), None)
         if mode is None:
             raise self._unexpected_token_error("CHANGES, SNAPSHOT or FINAL after EMIT")
         start = self._previous.start
         operations = self._accept("WITH")
         if operations and not self._accept_words("OPERATIONS"):
             raise self._unexpected_token_error("OPERATIONS after WITH")
-        if operations and mode is not Emission.CHANGES:
+        if operations and mode is not EmitMode.CHANGES:
             raise QueryError(
                 f"only changes have operations; {mode} emits whole results",
                 span=self._span_from(start),

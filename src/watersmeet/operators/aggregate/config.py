@@ -16,7 +16,7 @@ import pyarrow as pa
 from watersmeet.algebra.arrow_types import null_array
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, columns_of, sources_of, walk
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.query import BoundQuery, Emission, Output
+from watersmeet.algebra.query import BoundQuery, EmitMode, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
 from watersmeet.kernels.aggregation.arguments import NONE, AggregationColumns
@@ -93,14 +93,14 @@ class AggregateConfig:
     early: frozenset[int]
     every_us: int | None
     every_row: bool
-    emit: Emission = Emission.CHANGES
+    emit: EmitMode = EmitMode.CHANGES
     operations: bool = False  # whether changes say what to do with a group's row
     partial: bool = False  # whether evaluations emit partial sums (`aggregate.merging`) instead of rows
 
     @property
     def emits_whole_results(self) -> bool:
         """Whether an evaluation emits all groups that are shown, and not only those that changed."""
-        return self.emit is not Emission.CHANGES
+        return self.emit is not EmitMode.CHANGES
 
     @property
     def plan(self) -> Plan:
