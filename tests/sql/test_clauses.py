@@ -181,7 +181,7 @@ def test_after_a_dot_every_word_is_a_name() -> None:
     ]
 
 
-FREE_WORDS = "emit changes final rows range date timestamp order group by second over filter first offset values key partition"
+FREE_WORDS = "emit final rows range date timestamp order group by second over filter first offset values key partition"
 
 
 @pytest.mark.parametrize("name", FREE_WORDS.split())
