@@ -23,8 +23,12 @@ _PAGE, _GROWTH = "README.md", "growth.json"
 
 
 def list_saved_workloads(folder: Path) -> set[str]:
-    """Return the names of the workloads whose results are in the folder."""
-    return {path.stem for path in folder.glob("*.json")}
+    """Return the names of the workloads whose complete results are in the folder."""
+    return {
+        path.stem
+        for path in folder.glob("*.json")
+        if path.name != _GROWTH or json.loads(path.read_text()).get("complete", True)
+    }
 
 
 def write_page(folder: Path) -> Path:
@@ -38,12 +42,16 @@ def write_page(folder: Path) -> Path:
     return page
 
 
-def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
-    """Save how our time per row grows, with the machine it was measured on, and plot it."""
+def save_growth(points: Sequence[Mapping[str, Any]], folder: Path, *, is_complete: bool) -> Path:
+    """Save how our time per row grows, with the machine it was measured on, and plot it.
+
+    `is_complete` is false while points are still to be measured.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _GROWTH
     record = {
         "points": list(points),
+        "complete": is_complete,
         "machine": describe_machine(),
         "versions": list_versions(),
         "commit": current_commit(),

@@ -169,15 +169,15 @@ ALL, PEERS = "all", "peers"
 
 
 def run_benchmarks(
-    name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()
+    name: str, scale: float = 1.0, done: Container[str] = (), excluded_peers: Sequence[str] = ()
 ) -> Iterator[BenchmarkFinding]:
     """Run the benchmark or group of benchmarks with this name, except benchmarks in `done`.
 
-    `scale` shortens the streams of the benchmarks against peers, for a quick look. Peers in `without` are skipped.
+    `scale` shortens the streams of the benchmarks against peers, for a quick look.
     """
     against_peers: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
         **{each: partial(_run_against_duckdb, workload, scale) for each, workload in DUCKDB_ONLY.items()},
-        **{each: partial(_run_against_peers, workload, scale, without) for each, workload in CATALOGUE.items()},
+        **{each: partial(_run_against_peers, workload, scale, excluded_peers) for each, workload in CATALOGUE.items()},
         "aggregation-join": partial(_run_aggregation_join, scale),
     }
     known = (
@@ -218,18 +218,14 @@ def _run_against_duckdb(workload: Callable[[float], JoinWorkload], scale: float)
 
 
 def _run_against_peers(
-    workload: Callable[[float], JoinWorkload], scale: float, without: Sequence[str]
+    workload: Callable[[float], JoinWorkload], scale: float, excluded_peers: Sequence[str]
 ) -> Iterator[BenchmarkFinding]:
     """Compare Watersmeet on Spark and embedded with all peers."""
     from watersmeet_lab.bench.spark.peer_comparison import compare_with_peers
 
     scaled = workload(scale)
-    found = compare_with_peers(
-        replace(
-            scaled,
-            excluded_peers={**scaled.excluded_peers, **dict.fromkeys(without, "excluded by --without in this run")},
-        )
-    )
+    excluded = {**scaled.excluded_peers, **dict.fromkeys(excluded_peers, "excluded by --without in this run")}
+    found = compare_with_peers(replace(scaled, excluded_peers=excluded))
     yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
 
 

@@ -71,4 +71,6 @@ def bench(
         elif profile:
             bench_command.show_profile(name, scale, as_json=as_json)
         else:
-            bench_command.run_and_save(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])
+            bench_command.run_and_save(
+                name, scale, as_json=as_json, results_dir=save, resume=resume, excluded_peers=without or []
+            )

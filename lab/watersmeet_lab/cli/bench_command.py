@@ -1,9 +1,14 @@
-"""`watersmeet bench`: print and save each finding as it comes, so that an interrupted run loses nothing."""
+"""`watersmeet bench`: print each finding as soon as it is measured, and save it if it belongs on the page.
+
+The page shows comparisons with peers and growth. An interrupted run keeps what it has saved, and `--resume` measures
+the rest.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import typer
@@ -14,21 +19,24 @@ from watersmeet_lab.bench.suite import run_benchmarks
 
 
 def run_and_save(
-    name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]
+    name: str, scale: float, *, as_json: bool, results_dir: Path | None, resume: bool, excluded_peers: Sequence[str]
 ) -> None:
-    """Run benchmarks, print their findings, and save the comparisons."""
-    done = list_saved_workloads(keep) if resume and keep is not None else ()
-    growth_points = []
-    for finding in run_benchmarks(name, scale, done, without):
-        typer.echo(json.dumps(finding.values) if as_json else finding.text)
-        if keep is not None and finding.comparison is not None:
-            save_comparison(finding.comparison, keep)
-            write_page(keep)
-        if finding.values.get("workload") == "growth":
-            growth_points.append(finding.values)
-    if keep is not None and growth_points:
-        save_growth(growth_points, keep)
-        write_page(keep)
+    """Run benchmarks, print their findings, and save comparisons and growth points."""
+    done = list_saved_workloads(results_dir) if resume and results_dir is not None else ()
+    findings = run_benchmarks(name, scale, done, excluded_peers)
+    for workload, of_workload in groupby(findings, key=lambda finding: finding.values.get("workload")):
+        growth_points = []
+        for finding in of_workload:
+            typer.echo(json.dumps(finding.values) if as_json else finding.text)
+            if results_dir is not None and finding.comparison is not None:
+                save_comparison(finding.comparison, results_dir)
+                write_page(results_dir)
+            if results_dir is not None and workload == "growth":
+                growth_points.append(finding.values)
+                save_growth(growth_points, results_dir, is_complete=False)
+        if results_dir is not None and growth_points:
+            save_growth(growth_points, results_dir, is_complete=True)
+            write_page(results_dir)
 
 
 def compare_results(saved: Sequence[Path]) -> None:

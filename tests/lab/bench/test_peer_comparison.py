@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,8 +28,9 @@ from watersmeet_lab.bench.portable_joins import (
     ValueBand,
 )
 from watersmeet_lab.bench.results_page import list_saved_workloads, save_growth, write_page
-from watersmeet_lab.bench.suite import run_benchmarks
+from watersmeet_lab.bench.suite import BenchmarkFinding, run_benchmarks
 from watersmeet_lab.bench.time_profile import profile_embedded
+from watersmeet_lab.cli import bench_command
 
 SCALE = 0.002
 SYSTEM = {"name", "rows_per_s", "p50_ms", "p99_ms", "peak_bytes", "state_bytes"}
@@ -167,10 +169,36 @@ def test_growth_reports_time_per_row_over_the_smallest_size(growth_points: list[
 
 
 def test_growth_is_saved_and_plotted_on_the_page(growth_points: list[GrowthPoint], tmp_path: Path) -> None:
-    save_growth([point.to_dict() for point in growth_points], tmp_path)
+    save_growth([point.to_dict() for point in growth_points], tmp_path, is_complete=True)
     write_page(tmp_path)
     assert "<svg" in (tmp_path / "growth.svg").read_text()
     assert "| rows in windows | embedded |" in (tmp_path / "README.md").read_text()
+
+
+def test_an_interrupted_run_keeps_the_growth_points_and_resume_measures_them_again(
+    growth_points: list[GrowthPoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_interrupted(*_: object) -> Iterator[BenchmarkFinding]:
+        yield from (BenchmarkFinding(str(point), point.to_dict()) for point in growth_points[:2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench_command, "run_benchmarks", run_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _run_growth_benchmark(tmp_path)
+    assert len(json.loads((tmp_path / "growth.json").read_text())["points"]) == 2
+    assert "growth" not in list_saved_workloads(tmp_path)
+
+    def run_to_the_end(*_: object) -> Iterator[BenchmarkFinding]:
+        return (BenchmarkFinding(str(point), point.to_dict()) for point in growth_points)
+
+    monkeypatch.setattr(bench_command, "run_benchmarks", run_to_the_end)
+    _run_growth_benchmark(tmp_path)
+    assert len(json.loads((tmp_path / "growth.json").read_text())["points"]) == len(growth_points)
+    assert "growth" in list_saved_workloads(tmp_path)
+
+
+def _run_growth_benchmark(results_dir: Path) -> None:
+    bench_command.run_and_save("growth", SCALE, as_json=True, results_dir=results_dir, resume=True, excluded_peers=[])
 
 
 def test_spark_and_flink_skip_windows_that_are_too_large() -> None:
