@@ -83,7 +83,7 @@ def test_it_reports_the_first_batch_and_the_end(directory: Path) -> None:
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate()
     assert process.returncode == 130
-    assert stderr == "stopped: 10 rows in 1 batch\n"
+    assert stderr == "stopped: 10 result rows in 1 batch\n"
     assert len(stdout.splitlines()) == 11
 
 

@@ -126,7 +126,7 @@ def test_a_killed_run_loses_and_duplicates_no_rows(input_directory: Path) -> Non
 def test_without_follow_the_run_exits_after_all_files(input_directory: Path) -> None:
     result = CliRunner().invoke(cli.app, run_arguments(input_directory, "--format", "csv"))
     assert result.exit_code == 0, result.output
-    assert "all files processed: 10 rows in 1 batch" in result.stderr
+    assert "all files processed: 10 result rows in 1 batch" in result.stderr
     assert sorted(file.name for file in (input_directory / "out").iterdir()) == [
         "_watersmeet_owner.json",
         "part-0000000000.csv",

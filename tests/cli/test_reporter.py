@@ -136,4 +136,4 @@ def test_rows_that_go_to_a_file_do_not_mix_with_the_view_on_the_terminal(files: 
     assert (files / "rows.jsonl").read_text() == '{"k": 1}\n'
     assert "SELECT a.k FROM a" in shown  # the title of the live view
     assert '"k"' not in shown
-    assert "all files processed: 1 row in 1 batch" in shown
+    assert "all files processed: 1 result row in 1 batch" in shown

@@ -83,7 +83,7 @@ def test_an_outer_join() -> None:
 
         3 | LEFT JOIN t ON s.x = t.x
             ^^^^
-        JOIN … ON, CROSS JOIN and commas are; a row without a partner gives no result
+        supported: JOIN … ON, CROSS JOIN and commas; a row without a match gives no result
     """)
 
 
@@ -126,7 +126,7 @@ def test_a_window_without_a_unit() -> None:
 
 def test_types_that_do_not_compare() -> None:
     assert str(bind_error("SELECT * FROM bids [ROWS 5] AS b\nWHERE b.price > '10' AND TRUE")) == error_text("""
-        > cannot take BIGINT and VARCHAR together
+        > cannot combine BIGINT and VARCHAR
 
         2 | WHERE b.price > '10' AND TRUE
                   ^^^^^^^^^^^^^^

@@ -368,7 +368,8 @@ def _report_end(
 ) -> None:
     after = "" if progress.resumed_after is None else f", resumed after batch {progress.resumed_after}"
     end = "stopped" if stopped else "all files processed"
-    reporter.say(f"{end}: {pluralize(progress.rows_out, 'row')} in {pluralize(progress.batches, 'batch')}{after}")
+    written = f"{pluralize(progress.rows_out, 'result row')} in {pluralize(progress.batches, 'batch')}"
+    reporter.say(f"{end}: {written}{after}")
     _report_how_to_resume(job, reporter)
     for name, entry in run.ledger.items():
         if entry.late:

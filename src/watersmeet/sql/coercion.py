@@ -91,7 +91,7 @@ def _mismatch_error(operands: Sequence[TypedExpr], context: str) -> QueryError:
         operand.family in NUMBERS for operand in operands
     ):
         hint = "write a number without quotes, or CAST the string to a number"
-    return QueryError(f"{context} cannot take {' and '.join(shown)} together", span=span_of_all(operands), hint=hint)
+    return QueryError(f"{context} cannot combine {' and '.join(shown)}", span=span_of_all(operands), hint=hint)
 
 
 def _convert_constant(literal: Literal, kind: pa.DataType) -> Literal | None:

@@ -89,7 +89,7 @@ def outer_join_error(token: Token) -> QueryError:
     return QueryError(
         f"{token.text} joins are not supported",
         span=token.span,
-        hint="JOIN … ON, CROSS JOIN and commas are; a row without a partner gives no result",
+        hint="supported: JOIN … ON, CROSS JOIN and commas; a row without a match gives no result",
     )
 
 
