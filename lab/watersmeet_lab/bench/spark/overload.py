@@ -86,8 +86,8 @@ class OverloadResult:
     """Batches, decisions and output of an overloaded query.
 
     `most_rows_out_per_s` is the highest output that the cost model considers possible on this machine, at the speed
-    measured after each batch, with batches that fill their interval. `most_rows_out_with_margin_per_s` leaves the
-    measured prediction error of the batches free.
+    measured after each batch, with batches that fill their interval. For `most_rows_out_with_margin_per_s`, batches
+    leave a margin of their interval unused: the measured prediction error.
     """
 
     workload: OverloadWorkload
@@ -100,8 +100,9 @@ class OverloadResult:
     @property
     def settled_after(self) -> int | None:
         """Batches until all later ones took less than the trigger interval; None if the last did not."""
-        late = [number for number, batch in enumerate(self.batches) if batch.trigger_ms > self.workload.trigger_s * 1e3]
-        return None if late and late[-1] == len(self.batches) - 1 else late[-1] + 1 if late else 0
+        limit_ms = self.workload.trigger_s * 1e3
+        last_overrun = max((n for n, batch in enumerate(self.batches) if batch.trigger_ms > limit_ms), default=-1)
+        return None if last_overrun == len(self.batches) - 1 else last_overrun + 1
 
     @property
     def rows_out_per_s(self) -> float:
@@ -169,27 +170,27 @@ def run_overload(workload: OverloadWorkload) -> OverloadResult:
     sustained = _find_sustained_rate(spark, workload)
     with _temporary_folder() as folder:
         pieces = workload.write(folder / "ready", 2 * sustained, workload.batches * workload.trigger_s)
-        ran, controller = _run_flooded_query(spark, workload, folder, pieces)
+        ran, controller = _run_overloaded_query(spark, workload, folder, pieces)
     most = controller.estimate_max_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
     return OverloadResult(workload, sustained, ran, tuple(controller.decisions), *most)
 
 
 def _find_sustained_rate(spark: SparkSession, workload: OverloadWorkload) -> float:
-    """Return the rows per second and stream whose batches fill the trigger interval.
+    """Return the rate, in rows per second per stream, at which a batch takes exactly one trigger interval.
 
     The rate is interpolated between two measured rates.
     """
     _measure_batch_s(spark, workload, workload.first_rows_per_s)  # starts the processes and loads the kernels
-    before, rate = (0.0, 0.0), float(workload.first_rows_per_s)
-    for _ in range(10):
+    slower, slower_s = 0.0, 0.0  # the last measured rate, and the seconds of its batch
+    for doubling in range(10):
+        rate = float(workload.first_rows_per_s * 2**doubling)
         seconds = _measure_batch_s(spark, workload, rate)
-        if seconds > workload.trigger_s and not before[0]:
+        if seconds > workload.trigger_s and not doubling:
             raise WatersmeetError(f"{rate:,.0f} rows/s already take {seconds:.1f} s: the trigger interval is too short")
         if seconds > workload.trigger_s:
-            share = (workload.trigger_s - before[1]) / (seconds - before[1])
-            return before[0] + share * (rate - before[0])
-        before, rate = (rate, seconds), 2 * rate
-    raise WatersmeetError(f"even {rate:,.0f} rows/s do not overload the query")
+            return slower + (workload.trigger_s - slower_s) / (seconds - slower_s) * (rate - slower)
+        slower, slower_s = rate, seconds
+    raise WatersmeetError(f"even {slower:,.0f} rows/s do not overload the query")
 
 
 def _measure_batch_s(spark: SparkSession, workload: OverloadWorkload, rows_per_s: float) -> float:
@@ -211,7 +212,7 @@ def _files_per_trigger(workload: OverloadWorkload) -> int:
     return round(workload.trigger_s / FILE_SPAN_S)
 
 
-def _run_flooded_query(
+def _run_overloaded_query(
     spark: SparkSession, workload: OverloadWorkload, folder: Path, pieces: int
 ) -> tuple[tuple[SparkBatchMetrics, ...], LoadController]:
     for name in _STREAMS:
