@@ -94,7 +94,7 @@ def test_a_run_stops_cleanly_on_ctrl_c_and_resumes(input_directory: Path) -> Non
     first.send_signal(signal.SIGINT)
     _, stderr = first.communicate()
     assert first.returncode == 130
-    assert "stopped: 20 rows" in stderr
+    assert "stopped: 20 result rows" in stderr
     assert "rerun the same command to resume" in stderr
     assert "Traceback" not in stderr
     assert read_keys(input_directory) == expected_keys(0, 1)

@@ -24,9 +24,9 @@ def chance(kept: NDArray[np.bool_], keep: float) -> float:
 def sample_join(
     combos: NDArray[np.int64], kept: list[NDArray[np.bool_]], keeps: list[float], names: str
 ) -> tuple[SampledJoin, NDArray[np.bool_]]:
-    there = np.all([kept[i][combos[:, i]] for i in range(combos.shape[1])], axis=0)
-    inputs = tuple(SampledInput(names[i], keeps[i], combos[there, i]) for i in range(combos.shape[1]))
-    return SampledJoin(np.zeros(int(there.sum()), np.int64), 1, inputs), there
+    is_kept = np.all([kept[i][combos[:, i]] for i in range(combos.shape[1])], axis=0)
+    inputs = tuple(SampledInput(names[i], keeps[i], combos[is_kept, i]) for i in range(combos.shape[1]))
+    return SampledJoin(np.zeros(int(is_kept.sum()), np.int64), 1, inputs), is_kept
 
 
 def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
@@ -38,19 +38,19 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
     mean = second = variance = 0.0
     for kept in itertools.product(every_sample(3), repeat=3):
         probability = float(np.prod([chance(each, keep) for each, keep in zip(kept, keeps, strict=True)]))
-        join, there = sample_join(combos, list(kept), keeps, "abc")
-        total = join.estimate_sum(values[there])
+        join, is_kept = sample_join(combos, list(kept), keeps, "abc")
+        total = join.estimate_sum(values[is_kept])
         mean += probability * total.values[0]
         second += probability * total.values[0] ** 2
         join_variance = sum(
             float(
                 (
                     each.factor
-                    * np.bincount(each.choice, (values[there] * join.weights)[each.combination], each.owner.size) ** 2
+                    * np.bincount(each.choice, (values[is_kept] * join.weights)[each.combination], each.owner.size) ** 2
                 ).sum()
             )
             for each in join._list_shared_terms()
-        )  # before it is raised to zero
+        )  # the estimate before negative values are clipped to 0, which would bias the mean
         variance += probability * join_variance
     assert mean == pytest.approx(values.sum())
     assert variance == pytest.approx(second - mean**2)
@@ -62,8 +62,8 @@ def test_a_stream_read_twice_is_estimated_without_bias_and_with_a_wider_interval
     values = rng.random(len(combos))
     mean = second = variance = 0.0
     for kept in every_sample(5):
-        join, there = sample_join(combos, [kept, kept], [0.5, 0.5], "ss")
-        total = join.estimate_sum(values[there])
+        join, is_kept = sample_join(combos, [kept, kept], [0.5, 0.5], "ss")
+        total = join.estimate_sum(values[is_kept])
         mean += chance(kept, 0.5) * total.values[0]
         second += chance(kept, 0.5) * total.values[0] ** 2
         variance += chance(kept, 0.5) * total.stderrs[0] ** 2
@@ -95,13 +95,13 @@ def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         kept = [rng.random(800) < keep for keep in keeps]
-        there = kept[0][pairs[:, 0]] & kept[1][pairs[:, 1]]
-        inputs = tuple(SampledInput("ab"[i], keeps[i], pairs[there, i]) for i in range(2))
-        join = SampledJoin(group[there], 3, inputs)
+        is_kept = kept[0][pairs[:, 0]] & kept[1][pairs[:, 1]]
+        inputs = tuple(SampledInput("ab"[i], keeps[i], pairs[is_kept, i]) for i in range(2))
+        join = SampledJoin(group[is_kept], 3, inputs)
         for name, found in (
             ("count", join.estimate_count()),
-            ("sum", join.estimate_sum(values[there])),
-            ("avg", join.estimate_mean(values[there])),
+            ("sum", join.estimate_sum(values[is_kept])),
+            ("avg", join.estimate_mean(values[is_kept])),
         ):
             covered[name] += int(np.sum(np.abs(found.values - truth[name]) <= 1.96 * found.stderrs))
             means[name] += found.values / seeds
@@ -124,10 +124,10 @@ def test_missing_values_do_not_count() -> None:
     values, present = np.array([1.0, 7.0, 3.0]), np.array([True, False, True])
     assert join.estimate_sum(values, present).values.tolist() == [8.0]
     assert join.estimate_mean(values, present).values.tolist() == [2.0]
-    assert np.isnan(join.estimate_sum(np.array([1.0, np.nan, 3.0])).values[0]), "not a number is not nothing"
+    assert np.isnan(join.estimate_sum(np.array([1.0, np.nan, 3.0])).values[0]), "NaN is a value, not NULL"
 
 
-def test_a_sample_without_any_combination_estimates_nothing() -> None:
+def test_an_empty_sample_estimates_a_count_of_0_and_a_mean_of_nan() -> None:
     join = SampledJoin(np.zeros(0, np.int64), 1, (SampledInput("a", 0.5, np.zeros(0, np.int64)),))
     assert join.estimate_count().values.tolist() == [0.0]
     assert np.isnan(join.estimate_mean(np.zeros(0)).values[0])

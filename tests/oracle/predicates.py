@@ -4,7 +4,7 @@
   evaluated on it.
 - Some parts of other predicates read one source and are always evaluated. They are evaluated on all rows that do not
   fail. An error there counts even if the row matches no other.
-- A combination fails if any predicate is false or NULL. An error counts on a combination that no predicate fails.
+- A combination fails if any predicate is false or NULL. An error counts only on a combination that does not fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from watersmeet.errors import QueryError
 
 @dataclass(frozen=True, slots=True)
 class WherePredicates:
-    """The predicates of a query: those of each source alone, and those over several sources."""
+    """The predicates of a query: those of each source alone (`own`), and those over several sources (`shared`).
+
+    `operands` has, per source, the parts of other expressions that read only this source and are always evaluated.
+    """
 
     own: tuple[tuple[Expr, ...], ...]
     shared: tuple[Expr, ...]

@@ -1,4 +1,4 @@
-"""The table of algorithms: every tactic has a row with a cost model, and what it proposes, it runs."""
+"""The table of algorithms: every tactic has a row, and each row names the function that proposes its plans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_tactic_has_a_row_and_every_row_a_tactic() -> None:
     assert all(row.tactic.name == name for name, row in ALGORITHMS.items())
 
 
-def test_a_proposal_proposes_the_algorithms_whose_rows_name_it() -> None:
+def test_a_proposal_function_proposes_exactly_the_algorithms_whose_rows_name_it() -> None:
     explanation = wm.explain(QUERY, STATS)
     for propose in PROPOSALS:
         proposed = propose(explanation.config, explanation.workload, explanation.profile)

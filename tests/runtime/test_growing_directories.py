@@ -84,7 +84,10 @@ def expected_rows(tables: dict[str, pa.Table]) -> Counter[Any]:
 
 
 def write_closing_files(path: Path, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Write a last file on each side, far in the future, so that the watermark passes everything before it."""
+    """Write a last row on each side, far in the future, so that the watermark passes everything before it.
+
+    Return the tables without these rows: the watermark does not pass them, so they are never joined.
+    """
     found = {}
     for name, table in tables.items():
         last = write_file(path / name, 999, name, [1000.0])
@@ -190,7 +193,7 @@ class SeenRows:
             self.changed.wait_for(lambda: self.rows >= rows)
 
 
-def test_a_job_waits_for_an_empty_directory_or_names_it(tmp_path: Path) -> None:
+def test_an_empty_directory_is_refused_unless_the_job_follows_it_and_then_the_job_waits(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     with pytest.raises(InputError, match="has no data files"):
@@ -255,7 +258,7 @@ def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, tables_of_file
     assert read_written_rows(tmp_path) == expected_rows(tables)
 
 
-def test_a_torn_record_is_fixed_and_one_of_a_committed_batch_is_not_needed(
+def test_a_torn_record_is_fixed_and_the_record_of_a_committed_batch_is_not_needed(
     tmp_path: Path, tables_of_files: dict[str, pa.Table]
 ) -> None:
     run_job(job(tmp_path))

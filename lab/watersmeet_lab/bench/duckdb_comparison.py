@@ -47,9 +47,9 @@ def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
 
 
 def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = REPEATS) -> FiniteRunResult:
-    """Run the embedded engine and DuckDB, on all cores and on one, in turns.
+    """Run the embedded engine, DuckDB on all cores and DuckDB on one core, in turns.
 
-    The result of each is its best of `repeats` runs. Raise an error if their rows differ.
+    Each result is the best of `repeats` runs. Raise an error if their rows differ.
     """
     collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
     expected: list[ExpectedRows] = []

@@ -73,7 +73,11 @@ class AggregationSetting:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRanking:
-    """Seconds per plan by the paper's names, and the plan that the planner chooses for the same input."""
+    """Seconds per plan by the paper's names, and the plan that the planner chooses for the same input.
+
+    LAP aggregates after the join. The digits of EAP10 say which inputs aggregate early: the first does, the second does
+    not.
+    """
 
     setting: AggregationSetting
     seconds: dict[str, float]
@@ -85,21 +89,22 @@ class PlacementRanking:
 
     @property
     def margin(self) -> float:
-        """Time of the second best plan over the best one."""
+        """Time of the second best plan divided by that of the best one."""
         best, second, *_ = sorted(self.seconds.values())
         return second / best
 
     @property
     def gain(self) -> float:
-        """Time of the late plan over the best early one."""
+        """Time of the late aggregation plan (LAP) divided by that of the best early aggregation plan (EAP)."""
         return self.seconds["LAP"] / min(seconds for name, seconds in self.seconds.items() if name != "LAP")
 
 
 PAPER_SETTING = AggregationSetting("default", TWO_WAY, rows=20_000)
 
-#: Settings in which one plan is clearly the best. Of Figure 10's settings, only that of EAP11 is clear here: our
-#: kernels aggregate early at a much lower cost. LAP needs keys that match less often. The others need more rows in a
-#: window and more groups on the other side.
+#: Settings in which one plan is clearly the best; each is named after that plan. Of Figure 10's settings, only that of
+#: EAP11 is clear here, because our kernels aggregate early at a much lower cost. For LAP to win clearly, keys must
+#: match less often. For EAP10 and EAP01, windows need more rows, and the input that does not aggregate early needs more
+#: groups.
 _MANY_GROUPS = Input(5000, 5000, groups=15_000, selectivity=0.01)
 _ONE_GROUP = Input(5000, 5000, groups=1, selectivity=0.01)
 _FEW_MATCHES = Input(500, 500, groups=1500, selectivity=0.0005)

@@ -56,8 +56,8 @@ def first_rows(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]
 class RandomStream:
     """A stream at uniformly random times, in order.
 
-    Each column holds integers below its count, and `id` holds the row number. `hot_share` of the rows have 0 in every
-    column: the hot key.
+    `columns` gives each column its number of values: the column holds random integers from 0 to one less. `id` holds
+    the row number. `hot_share` of the rows have 0 in every column: the hot key.
     """
 
     rows: int
@@ -111,7 +111,7 @@ class CommonKeyStreams:
         )
 
     def join(self) -> PortableJoin:
-        """Select every column of every stream once; the key comes from the first stream."""
+        """Return the join on `k` that outputs `k` of the first stream, and `ts` and `id` of every stream."""
         outputs = (
             ("a.k", "k"),
             *((f"{alias}.{name}", f"{alias}_{name}") for alias in self.aliases for name in ("ts", "id")),

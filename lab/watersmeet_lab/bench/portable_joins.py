@@ -38,7 +38,10 @@ class SlidingWindow:
 
 @dataclass(frozen=True, slots=True)
 class LookBackWindow:
-    """Rows of the first stream, and rows of each other stream that precede them by at most its length."""
+    """Rows of the first stream, each with the rows of every other stream that precede it by at most a given time.
+
+    `lengths_us` has that time for each of the other streams.
+    """
 
     lengths_us: Mapping[str, int]
 
@@ -190,8 +193,8 @@ class PortableJoin:
     def _window_clause(self) -> str:
         """Return the window of every source.
 
-        An evaluation at the end of a tile looks back over the tile, so it needs a RANGE. A probing row looks back to
-        the start of its tile, so it needs a TUMBLE.
+        With aggregates, the evaluation at the end of a tile looks back one tile length, so the window is a RANGE.
+        Without aggregates, a probing row looks back to the start of its tile, so the window is a TUMBLE.
         """
         if isinstance(self.windows, LookBackWindow):
             return ""

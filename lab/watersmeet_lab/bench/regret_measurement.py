@@ -54,7 +54,7 @@ class TimedPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Regret:
+class RegretMeasurement:
     """Measurements of one workload: the chosen plan, and every plan measured.
 
     `excluded_plans` counts plans that were not run because their predicted time is too long.
@@ -113,8 +113,13 @@ def explain_workload(
 
 
 def measure_regret(
-    workload: RegretWorkload, *, most: int = 200, repeats: int = 3, scale: float = 1.0, profile: Profile | None = None
-) -> Regret:
+    workload: RegretWorkload,
+    *,
+    max_plans: int = 200,
+    repeats: int = 3,
+    scale: float = 1.0,
+    profile: Profile | None = None,
+) -> RegretMeasurement:
     """Measure the chosen plan and the plans of the space.
 
     The fastest plans are measured again, in turns, to keep noise out of the ratio.
@@ -124,7 +129,7 @@ def measure_regret(
     bound, explanation = explain_workload(workload, tables, seconds)
     profile = profile or explanation.profile
     plans = dict.fromkeys(
-        (explanation.plan, *enumerate_plans(bound, explanation.config, explanation.workload, profile, most))
+        (explanation.plan, *enumerate_plans(bound, explanation.config, explanation.workload, profile, max_plans))
     )
     predicted = {
         plan: cost_plan(explanation.config, explanation.workload, profile, plan).cost.cpu_per_s * seconds
@@ -147,7 +152,7 @@ def measure_regret(
         for plan in dict.fromkeys((explanation.plan, *finalists)):
             spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
     timed = {plan: TimedPlan(plan, predicted[plan], spent[plan]) for plan in candidates}
-    return Regret(
+    return RegretMeasurement(
         workload.name,
         len(workload.streams),
         timed[explanation.plan],
@@ -170,7 +175,7 @@ def _run_plan(
     return pa.Table.from_batches(results, run.config.result), seconds
 
 
-def format_regret(found: Regret) -> str:
+def format_regret(found: RegretMeasurement) -> str:
     excluded = f", {found.excluded_plans} excluded as too slow" if found.excluded_plans else ""
     return (
         f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen "
@@ -180,7 +185,7 @@ def format_regret(found: Regret) -> str:
     )
 
 
-def summarize_regrets(found: Sequence[Regret]) -> dict[str, float]:
+def summarize_regrets(found: Sequence[RegretMeasurement]) -> dict[str, float]:
     return {
         "median_regret": statistics.median(each.regret for each in found),
         "worst_regret": max(each.regret for each in found),
@@ -188,7 +193,7 @@ def summarize_regrets(found: Sequence[Regret]) -> dict[str, float]:
     }
 
 
-def format_verdict(found: Sequence[Regret]) -> str:
+def format_verdict(found: Sequence[RegretMeasurement]) -> str:
     values = summarize_regrets(found)
     return (
         f"{len(found)} workloads: regret median {values['median_regret']:.2f} (limit {MAX_MEDIAN_REGRET:.2f}), worst "
@@ -197,7 +202,7 @@ def format_verdict(found: Sequence[Regret]) -> str:
     )
 
 
-def regret_values(found: Regret) -> dict[str, object]:
+def regret_values(found: RegretMeasurement) -> dict[str, object]:
     return {
         "workload": found.workload,
         "streams": found.stream_count,
@@ -212,7 +217,7 @@ def regret_values(found: Regret) -> dict[str, object]:
     }
 
 
-def plot_regrets(found: Sequence[Regret], path: Path) -> Path:
+def plot_regrets(found: Sequence[RegretMeasurement], path: Path) -> Path:
     """Plot measured against predicted time of every plan, one panel per workload, with the chosen plan marked."""
     try:
         from matplotlib.backends.backend_svg import FigureCanvasSVG

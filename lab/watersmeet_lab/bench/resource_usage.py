@@ -28,7 +28,7 @@ _SAMPLE_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CallMeasurement(Generic[T]):
-    """Result of a call, its seconds, and the growth of the process at its peak.
+    """Result of a call, its seconds, and how far the resident memory of the process grew at its peak.
 
     `peak_bytes` is 0 if the operating system does not report it.
     """

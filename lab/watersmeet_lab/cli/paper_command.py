@@ -74,7 +74,7 @@ def _describe_run(*, quick: bool) -> str:
     how = "Written with --quick: small runs, so measurements are not meaningful. " if quick else ""
     return (
         f"{how}Watersmeet {wm.__version__} on {cpu_name()}, Python {platform.python_version()}, {today}. Times are CPU "
-        "time of one process, the best of a few runs in turns."
+        "time of one process, the best of a few runs. Algorithms that are compared take turns."
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet_lab.bench.regret_measurement import (
-    Regret,
+    RegretMeasurement,
     TimedPlan,
     format_verdict,
     measure_regret,
@@ -34,7 +34,7 @@ def test_the_suite_covers_rates_skew_windows_and_batches() -> None:
 @pytest.mark.parametrize("name", ["two-theta", "three-mixed"])
 def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path: Path) -> None:
     (workload,) = (each for each in REGRET_WORKLOADS if each.name == name)
-    found = measure_regret(workload, most=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
+    found = measure_regret(workload, max_plans=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
     assert len(found.timed_plans) > 1
     assert all(each.predicted_s > 0 for each in found.timed_plans)
     assert found.chosen in found.timed_plans
@@ -44,7 +44,7 @@ def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path:
 def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
     times = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 8.0)]
     timed = tuple(TimedPlan(Plan(drop_seed=number), *each) for number, each in enumerate(times))
-    found = Regret("made up", 2, timed[0], timed, excluded_plans=0)
+    found = RegretMeasurement("made up", 2, timed[0], timed, excluded_plans=0)
     assert (found.regret, found.correlation, found.best) == (2.0, 0.8, timed[1])
     assert summarize_regrets([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
     assert "worst 2.00 (limit 1.50)" in format_verdict([found])

@@ -25,7 +25,7 @@ def comparison(ours: float = 800.0, *, rows_in: int = 1000) -> PeerComparison:
     return PeerComparison("two-way", rows_in, 40, 7, systems, {"duckdb": "not installed"})
 
 
-def test_the_ratio_takes_ours_on_spark_and_the_best_of_a_peers_settings() -> None:
+def test_the_ratio_divides_our_speed_on_spark_by_the_best_speed_of_each_peer() -> None:
     assert comparison().ratio == {"spark": 8.0, "flink": 5.0}
 
 

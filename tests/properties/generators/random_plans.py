@@ -1,4 +1,4 @@
-"""Every way to run a case that must give the same rows: one plan of each algorithm with random knobs."""
+"""Plans that must give the same rows for a case: one plan of each algorithm, with random knobs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from watersmeet.algebra.plan import Index, Plan, Tree
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import TACTICS, compile_join_config
 
-Knobs = Callable[[Random, str, Sequence[str]], Plan]
+PlanGenerator = Callable[[Random, str, Sequence[str]], Plan]
 
 #: Includes intervals of which neither is a multiple of the other.
 _INTERVALS_US = (1, 2, 3, 7, 1_000, 1_000_000, 10**12)
 
 
 def random_plans(rng: Random, case: QueryCase) -> Iterator[Plan]:
-    """Yield one plan per algorithm.
+    """Yield a random plan of each algorithm.
 
-    If it is refused, yield the algorithm's plainest plan; if that is refused too, none.
+    If an algorithm refuses the query with that plan, yield its plainest plan; if it refuses that too, yield none.
     """
     aliases = [item.alias for item in case.items]
-    for name in sorted(TACTICS, key="tree".__eq__):  # last: in this order the seeds are known to find the mutants
+    # The tree comes last: with this order of random draws, the tests' seeds are known to find the mutants.
+    for name in sorted(TACTICS, key="tree".__eq__):
         for plan in (
-            PLAN_KNOBS.get(name, _random_orders_plan)(rng, name, aliases),
+            PLAN_GENERATORS.get(name, _random_orders_plan)(rng, name, aliases),
             PLAINEST_PLANS.get(name, Plan(name)),
         ):
             if _runs(case, plan):
@@ -57,24 +58,24 @@ def _eager_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
 
 
 def _lazy_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
-    """Put the origin first, or at any loop of its order."""
+    """Choose a random order of all sources for every origin; the origin may be at any position."""
     evaluate_us, expire_us = _intervals_us(rng)
     orders = tuple((origin, _shuffle_names(rng, aliases)) for origin in aliases)
     return Plan(name, orders=orders, evaluate_us=evaluate_us, expire_us=expire_us)
 
 
-def _with_indexes_of(*kinds: str) -> Callable[[Knobs], Knobs]:
+def _with_indexes_of(*kinds: str) -> Callable[[PlanGenerator], PlanGenerator]:
     """Add an index of one of these kinds to every window."""
 
-    def with_indexes(knobs: Knobs) -> Knobs:
-        def turn_knobs(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
-            plan = knobs(rng, name, aliases)
+    def with_indexes(generate: PlanGenerator) -> PlanGenerator:
+        def generate_with_indexes(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
+            plan = generate(rng, name, aliases)
             indexes = tuple((alias, _random_index(rng, rng.choice(kinds))) for alias in aliases)
             return Plan(
                 name, orders=plan.orders, indexes=indexes, evaluate_us=plan.evaluate_us, expire_us=plan.expire_us
             )
 
-        return turn_knobs
+        return generate_with_indexes
 
     return with_indexes
 
@@ -115,8 +116,8 @@ def _shuffle_names(rng: Random, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(rng.sample(names, len(names)))
 
 
-#: Knobs by algorithm; other algorithms have only random orders.
-PLAN_KNOBS: dict[str, Knobs] = {
+#: Generators by algorithm; other algorithms have only random orders.
+PLAN_GENERATORS: dict[str, PlanGenerator] = {
     "naive-nlj": _one_order_plan,
     "eager-nlj": _eager_plan,
     "lazy-nlj": _lazy_plan,

@@ -1,7 +1,8 @@
-"""The Spark host without Spark: packing tasks, buckets, state stores and workers, called in this process as by Spark.
+"""The Spark host without Spark: its parts are called in this process, in the way Spark calls them.
 
-Several tasks pack the streams of a batch, and any worker may run a bucket. An attempt may fail after it wrote, and a
-batch may be replayed. A state store is transactional, like Spark's: a failed attempt leaves nothing in it.
+The parts are packing tasks, buckets, state stores and workers. Several tasks pack the streams of a batch, and any
+worker may run a bucket. An attempt may fail after it wrote, and a batch may be replayed. A state store is
+transactional, like Spark's: a failed attempt leaves nothing in it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BATCHES = 4
 ROWS = 40
 LATENESS_US = 2_000
 
-COMMON = "SELECT a.id AS a, b.id AS b FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS] WHERE a.k = b.k"
+EQUI_JOIN = "SELECT a.id AS a, b.id AS b FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS] WHERE a.k = b.k"
 THETA = "SELECT a.id AS a, b.id AS b FROM a [RANGE 20 MILLISECONDS], b [RANGE 15 MILLISECONDS] WHERE a.k < b.k"
 GROUPED = """
     SELECT a.k, COUNT(*) AS n, MAX(b.id) AS most FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS]
@@ -87,7 +88,7 @@ class BatchOutcome:
 
 
 @dataclass
-class SparkHost:
+class SimulatedSparkHost:
     """A query that runs on simulated workers."""
 
     plan: SparkExecutionPlan
@@ -173,9 +174,9 @@ def build_stream_sources(streams: dict[str, list[pa.Table]]) -> dict[str, Any]:
 
 def build_host(
     query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None
-) -> SparkHost:
+) -> SimulatedSparkHost:
     sources = build_stream_sources(streams)
-    return SparkHost(
+    return SimulatedSparkHost(
         build_execution_plan(bind_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch
     )
 
@@ -206,7 +207,7 @@ def _choose_workers(rng: Random) -> list[int]:
     return [rng.randrange(WORKERS) for _ in range(BUCKETS)]
 
 
-def check_store(host: SparkHost) -> None:
+def check_store(host: SimulatedSparkHost) -> None:
     """Check that a state store holds exactly the parts that its header lists."""
     for label, content in host.headers.items():
         listed = {entry[0] for entry in decode_frame(content[0].encode(), HEADER_FRAME).header["entries"]}
@@ -223,32 +224,32 @@ def check_labels() -> None:
 def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Check that a batch that is packed again keeps the same rows, even if new plans were written meanwhile."""
     streams, log = generate_streams(seed), PlanLog(folder / "plans")
-    host = build_host(COMMON, streams, monkeypatch, log)
+    host = build_host(EQUI_JOIN, streams, monkeypatch, log)
     log.write(1, wm.plan(drop={"a": 0.5}))
     packed = []
     for batch in range(3):
         tables = {name: each[batch] for name, each in streams.items()}
-        packed.append(_contents(host.pack(batch, tables)))
+        packed.append(_packet_headers(host.pack(batch, tables)))
     with pytest.raises(wm.PlanError, match="batch 2 already has its plan"):
         log.write(2, wm.plan(drop={"a": 0.9}))
     log.write(3, wm.plan(drop={"a": 0.9, "b": 0.9}))
     for batch in range(3):
         tables = {name: each[batch] for name, each in streams.items()}
-        assert _contents(host.pack(batch, tables)) == packed[batch]
+        assert _packet_headers(host.pack(batch, tables)) == packed[batch]
 
 
-def _contents(packets: list[Packet]) -> list[tuple[int, int, int, int]]:
+def _packet_headers(packets: list[Packet]) -> list[tuple[int, int, int, int]]:
     return [(packet.bucket, packet.kind, packet.source, packet.rows) for packet in packets]
 
 
-def check_other_queries(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def check_foreign_checkpoint_is_refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Check that the checkpoint of another query is refused."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     streams = generate_streams(0)
-    host = build_host(COMMON, streams, monkeypatch)
+    host = build_host(EQUI_JOIN, streams, monkeypatch)
     tables = {name: each[0] for name, each in streams.items()}
     host.advance(host.pack(0, tables), [0] * BUCKETS)
-    other = build_host(COMMON.replace("25", "26"), streams, monkeypatch)
+    other = build_host(EQUI_JOIN.replace("25", "26"), streams, monkeypatch)
     other.headers, other.entries = host.headers, host.entries
     try:
         other.advance(other.pack(0, tables), [1] * BUCKETS)

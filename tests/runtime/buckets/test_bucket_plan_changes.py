@@ -14,7 +14,7 @@ from tests.oracle import as_multiset, table_rows
 from tests.runtime.buckets.spark_host import (
     BATCHES,
     BUCKETS,
-    COMMON,
+    EQUI_JOIN,
     GROUPED,
     WORKERS,
     build_host,
@@ -23,12 +23,12 @@ from tests.runtime.buckets.spark_host import (
 )
 
 PLANS = {
-    COMMON: (None, wm.plan("eager-nlj"), wm.plan(), wm.plan("eager-nlj", order=["b", "a"])),
+    EQUI_JOIN: (None, wm.plan("eager-nlj"), wm.plan(), wm.plan("eager-nlj", order=["b", "a"])),
     GROUPED: (None, wm.plan(early=["a"]), wm.plan(early=["b"]), wm.plan()),
 }
 
 
-@pytest.mark.parametrize("query", [COMMON, GROUPED])
+@pytest.mark.parametrize("query", [EQUI_JOIN, GROUPED])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_batch_may_have_its_own_plan(
     query: str, seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -9,7 +9,15 @@ import pytest
 import watersmeet as wm
 from tests.properties.mutants.mutant import Mutant
 
-from .spark_host import COMMON, GROUPED, THETA, check_labels, check_other_queries, check_replay, check_rows_and_ledger
+from .spark_host import (
+    EQUI_JOIN,
+    GROUPED,
+    THETA,
+    check_foreign_checkpoint_is_refused,
+    check_labels,
+    check_replay,
+    check_rows_and_ledger,
+)
 from .spark_host_mutants import MUTANTS
 
 SEEDS = range(4)
@@ -17,9 +25,9 @@ SEEDS = range(4)
 
 def check_host(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     check_labels()
-    check_other_queries(monkeypatch, folder)
+    check_foreign_checkpoint_is_refused(monkeypatch, folder)
     for seed in SEEDS:
-        for number, query in enumerate((COMMON, THETA, GROUPED)):
+        for number, query in enumerate((EQUI_JOIN, THETA, GROUPED)):
             with monkeypatch.context() as patched:
                 (folder / f"{seed}-{number}").mkdir()
                 check_rows_and_ledger(query, seed, patched, folder / f"{seed}-{number}")

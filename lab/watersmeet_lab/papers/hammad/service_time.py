@@ -1,11 +1,12 @@
 """Service time per tuple, averaged over blocks of 1,000: the time of a kernel for a block, given its buffers.
 
-A kernel is called once per block, with the rows in its buffers as old rows. Laying those out is not part of serving a
-tuple, so it is measured separately, with a block of a single row, and subtracted. The comparisons are exact.
+A kernel is called once per block, with the rows in its buffers as old rows. Building the buffers from the old rows is
+not part of serving a tuple, so it is measured separately, with a block of a single row, and subtracted. The comparisons
+are exact.
 
-A call first evicts rows that its own rows cannot reach. So rows that were kept only because a slow stream sent nothing
-are not read again in the next block. Comparisons equal those of one call over everything. The same holds for rows read,
-except in Figure 9c, whose setting mentions it.
+A call first evicts old rows that cannot match any of its new rows. So rows that were kept only because a slow stream
+sent nothing are not read again in the next block. Comparisons equal those of one call over all tuples. The same holds
+for rows read, except in Figure 9c, whose text mentions it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class KernelRows:
 class TimedKernel:
     """A kernel with its window.
 
-    A kernel that cleans up every `cleanup_rows` rows keeps all rows since then; the others keep the rows in reach.
+    Most kernels keep only the rows in reach. A kernel that cleans up every `cleanup_rows` rows keeps the rows that were
+    in reach at its last clean-up, and all rows since.
     """
 
     join: Callable[[KernelRows], WindowJoinResult]
@@ -58,7 +60,8 @@ class TimedKernel:
 class ServiceTimes:
     """Microseconds and comparisons per tuple, by block.
 
-    `out_of_window_share` is the share of the rows read that are outside the window.
+    `tuples` counts the tuples of all streams up to the end of each block. `out_of_window_share` is the share of the
+    rows read that are outside the window.
     """
 
     tuples: tuple[float, ...]
@@ -78,7 +81,10 @@ class ServiceTimes:
 def list_kernels(
     names: Sequence[str], window_us: int, reach_us: Sequence[int], buckets: int = BUCKETS
 ) -> dict[str, TimedKernel]:
-    """Return the kernels by the paper's names, with a reach per stream inside one window."""
+    """Return the kernels by the paper's names.
+
+    `reach_us` is the window of each stream; no two rows of a result are farther apart than `window_us`.
+    """
     reach, tables = np.array(reach_us, np.int64), np.full(len(reach_us), buckets, np.int64)
     known = {
         NLW: TimedKernel(lambda r: nlw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
@@ -101,7 +107,7 @@ def list_kernels(
 def measure_service_times(
     effort: Effort, arrivals: ArrivalSequence, chosen: Mapping[str, TimedKernel], first: int = 0, block: int = BLOCK
 ) -> dict[str, ServiceTimes]:
-    """Measure each algorithm over the blocks from `first` on; the algorithms run in turns in every block."""
+    """Measure each algorithm on the blocks from row number `first` on; the algorithms run in turns in every block."""
     starts = range(first, len(arrivals) - block + 1, block)
     points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
     for start in starts:

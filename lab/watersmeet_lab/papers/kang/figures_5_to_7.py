@@ -34,9 +34,10 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
     )
     return Exhibit(
         "Figures 5 to 7: limited resources",
-        "Figure 5: λa 800, λb 200, A 100, B 200, σ 0.01, μ 100. Figure 6: λa 10, λb 50, M 1000, σ 0.005. Figure 7: μ "
-        "10, M 100, σ 0.01. Model: the cost model. Measured: our engine runs each direction of the join, with drop "
-        "boxes that keep a random share of the probes or of the window.",
+        "Figure 5: λa 800, λb 200, windows of 100 rows (A) and 200 rows (B), σ 0.01, μ = 100 probes per second. Figure "
+        "6: λa 10, λb 50, memory M = 1000 rows, σ 0.005. Figure 7: μ = 10 probes per second, M = 100 rows, σ 0.01. "
+        "Model: the cost model. Measured: our engine runs each direction of the join, with drop boxes that keep a "
+        "random share of the probes or of the window.",
         tuple(claim for number in PAPER_RATES for claim in _claims(number, model[number], ours[number])),
         (
             Table(

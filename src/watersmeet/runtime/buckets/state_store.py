@@ -10,9 +10,9 @@ cache, under a random name per entry. So the next worker need not fetch megabyte
 cached are read from the state store.
 
 Each run of a query has its own directory, which exists as long as the run. The driver removes it after the query's end
-(`session`), and workers drop the state of runs whose directory no longer exists. A driver on another machine cannot
-remove it. So every new query carries the names of the active runs, and its tasks remove the others. Removal is always
-safe, because the state store has everything.
+(`runtime.spark.session`), and workers drop the state of runs whose directory no longer exists. A driver on another
+machine cannot remove it. So every new query carries the names of the active runs, and its tasks remove the others.
+Removal is always safe, because the state store has everything.
 """
 
 from __future__ import annotations
