@@ -318,6 +318,7 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
     cleanup_rows: int = DEFAULT_CLEANUP_ROWS,
     tree: NestedPairs | None = None,
     early: Sequence[str] = (),
+    filters: Mapping[str, Sequence[int]] | None = None,
     drop: Mapping[str, float] | None = None,
     drop_seed: int = 0,
 ) -> Plan:
@@ -325,7 +326,8 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
 
     `order` is one probe order for all origins, or one per origin. `indexes` is list, hash(b), btree(n) or ttree(n) per
     source. `evaluate` and `expire` are intervals, 0 for eager. `tree` nests sources in pairs. `early` names sources to
-    aggregate before the join. `drop` is the share of each stream to shed.
+    aggregate before the join. `filters` gives the order in which a source's own predicates are tested, by their numbers
+    in the query. `drop` is the share of each stream to shed.
 
     >>> plan("eager-hash", order=["a", "b"], indexes={"a": "hash(5)"}).index("a")
     Index(kind='hash', size=5)
@@ -341,6 +343,7 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
         cleanup_rows=cleanup_rows,
         tree=parse_tree(tree),
         early=tuple(early),
+        filters=tuple((alias, tuple(numbers)) for alias, numbers in (filters or {}).items()),
         drop=tuple((drop or {}).items()),
         drop_seed=drop_seed,
     )

@@ -99,6 +99,19 @@ def format_bytes(count: float) -> str:
     return f"{count:,.0f} bytes"
 
 
+def format_operation_time(seconds: float) -> str:
+    """Format a short time with three digits.
+
+    >>> format_operation_time(3.5e-10), format_operation_time(0.000245), format_operation_time(0.0)
+    ('0.350 ns', '245 µs', '0')
+    """
+    if not seconds:
+        return "0"
+    size, unit = next((each for each in ((1e-3, "ms"), (1e-6, "µs")) if seconds >= each[0]), (1e-9, "ns"))
+    amount = seconds / size
+    return f"{amount:.{0 if amount >= 100 else 1 if amount >= 10 else 2 if amount >= 1 else 3}f} {unit}"
+
+
 def format_duration(seconds: float) -> str:
     """Format a duration in the largest unit that it reaches.
 

@@ -55,6 +55,12 @@ def test_measured_weights_are_positive_and_below_a_second(measured_profile: Prof
     assert measured_profile.list.compare_s > 0
 
 
+def test_expressions_are_measured_by_kind(measured_profile: Profile) -> None:
+    weights = asdict(measured_profile.expressions)
+    assert all(0 <= value < 1e-4 for value in weights.values())
+    assert measured_profile.expressions.pattern_s > measured_profile.expressions.number_s > 0
+
+
 def test_aggregation_weights_are_measured_not_assumed(measured_profile: Profile) -> None:
     weights = asdict(measured_profile.early)
     assert all(0 <= value < 1e-3 for value in weights.values())
@@ -143,6 +149,6 @@ def test_the_command_saves_the_measured_profile(
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown
-    of_aggregations, of_spark = 5, 5
-    rows = 3 * len(STRUCTURES) + len(SCALARS) + of_aggregations + of_spark
+    of_aggregations, of_spark, of_expressions = 5, 5, 8
+    rows = 3 * len(STRUCTURES) + len(SCALARS) + of_aggregations + of_spark + of_expressions
     assert render_weights(measured_profile).row_count == rows

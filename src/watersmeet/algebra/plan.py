@@ -108,8 +108,9 @@ class Plan:
     eager.
 
     `tree` is the shape of a tree of two-input joins, sources nested in pairs. `early` names the sources that are
-    aggregated before the join. `drop` gives the share of a stream's rows to shed, by stream name or alias. `drop_seed`
-    and the rows' values decide which rows.
+    aggregated before the join. `filters` gives, per source, the order in which its own predicates are tested: their
+    numbers in the order of the query, from 1. `drop` gives the share of a stream's rows to shed, by stream name or
+    alias. `drop_seed` and the rows' values decide which rows.
     """
 
     algorithm: str = "runs"
@@ -121,6 +122,7 @@ class Plan:
     cleanup_rows: int = DEFAULT_CLEANUP_ROWS
     tree: Tree | None = None
     early: tuple[str, ...] = ()
+    filters: tuple[tuple[str, tuple[int, ...]], ...] = ()
     drop: tuple[tuple[str, float], ...] = ()
     drop_seed: int = 0
 
@@ -134,6 +136,11 @@ class Plan:
         for name, share in self.drop:
             if not 0 <= share <= 1:  # also refuses NaN
                 raise PlanError(f'the share of "{name}" to drop is between 0 and 1, got {share}')
+        for alias, numbers in self.filters:
+            if sorted(numbers) != list(range(1, len(numbers) + 1)):
+                raise PlanError(
+                    f'the filters of "{alias}" are numbered from 1, and a plan names each once, got {list(numbers)}'
+                )
         if self.tree is not None and len(set(tree_leaves(self.tree))) < len(tree_leaves(self.tree)):
             raise PlanError("a tree of joins must name each source once")
 
@@ -142,6 +149,10 @@ class Plan:
 
     def index(self, alias: str) -> Index | None:
         return dict(self.indexes).get(alias)
+
+    def filter_order(self, alias: str) -> tuple[int, ...]:
+        """Return the order of a source's own predicates; empty: as the query writes them."""
+        return dict(self.filters).get(alias, ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -155,6 +166,7 @@ class Plan:
             "cleanup_rows": self.cleanup_rows,
             "tree": self.tree,
             "early": list(self.early),
+            "filters": {alias: list(numbers) for alias, numbers in self.filters},
             "drop": dict(self.drop),
             "drop_seed": self.drop_seed,
         }
@@ -173,6 +185,7 @@ class Plan:
             "cleanup_rows": 0 if self.cleanup_rows == DEFAULT_CLEANUP_ROWS else self.cleanup_rows,
             "tree": self.tree,
             "early": list(self.early),
+            "filters": {alias: list(numbers) for alias, numbers in self.filters},
             "drop": dict(self.drop),
             "drop_seed": self.drop_seed,
         }
@@ -201,6 +214,7 @@ class Plan:
             cleanup_rows=saved.get("cleanup_rows", DEFAULT_CLEANUP_ROWS),
             tree=parse_tree(saved.get("tree")),
             early=tuple(saved.get("early", ())),
+            filters=tuple((alias, tuple(numbers)) for alias, numbers in saved.get("filters", {}).items()),
             drop=tuple(saved.get("drop", {}).items()),
             drop_seed=saved.get("drop_seed", 0),
         )

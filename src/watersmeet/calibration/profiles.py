@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from watersmeet.calibration import aggregation, batch_overhead, structures
+from watersmeet.calibration import aggregation, batch_overhead, expressions, structures
 from watersmeet.errors import InputError
 from watersmeet.files import read_text_file
 from watersmeet.planner.models.profile import Profile, Structure
@@ -57,10 +57,13 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
     loop_weights = batch_overhead.measure_loop_weights(
         {"list": of_list, "hash": of_hash}, batch_weights, repeats, quick=quick
     )
+    report("expressions by kind")
+    expression_costs = expressions.measure_expression_costs(repeats, quick=quick)
     report("aggregations over a join, with and without early aggregation")
     named = {
         **asdict(batch_weights),
         **asdict(loop_weights),
+        "expressions": expression_costs,
         "early": aggregation.measure_aggregation_weights(repeats, quick=quick),
     }
     return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **named)

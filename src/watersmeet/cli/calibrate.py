@@ -16,6 +16,7 @@ from watersmeet.cli.terminal import make_console
 from watersmeet.errors import escape_controls
 from watersmeet.extras import SPARK, SPARK_CALIBRATION, require_extra
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
+from watersmeet.units import format_operation_time
 
 _STRUCTURE_MEANINGS = {
     "compare_s": "a row compared in a lookup",
@@ -58,6 +59,16 @@ _EARLY_MEANINGS = {
     "probe_s": "a lookup of a change in a window or in a set of groups",
     "result_s": "a joined result added to its group",
 }
+_EXPRESSION_MEANINGS = {
+    "number_s": "a row on which numbers are compared or computed",
+    "text_s": "a row on which text is compared",
+    "member_s": "a row tested by IN",
+    "pattern_s": "a row tested by LIKE or CONTAINS",
+    "text_call_s": "a row on which a function returns text",
+    "text_cast_s": "a row whose text is cast, or a value cast to text",
+    "time_call_s": "a row of which a part of an instant is taken",
+    "branch_s": "a row on which CASE chooses",
+}
 
 
 def run_calibration(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
@@ -99,19 +110,6 @@ def render_weights(profile: Profile) -> Table:
     return table
 
 
-def format_operation_time(seconds: float) -> str:
-    """Format a short time with three digits.
-
-    >>> format_operation_time(3.5e-10), format_operation_time(0.000245), format_operation_time(0.0)
-    ('0.350 ns', '245 µs', '0')
-    """
-    if not seconds:
-        return "0"
-    size, unit = next((each for each in ((1e-3, "ms"), (1e-6, "µs")) if seconds >= each[0]), (1e-9, "ns"))
-    amount = seconds / size
-    return f"{amount:.{0 if amount >= 100 else 1 if amount >= 10 else 2 if amount >= 1 else 3}f} {unit}"
-
-
 def _list_weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
     for kind in STRUCTURES:
         for name, meaning in _STRUCTURE_MEANINGS.items():
@@ -120,6 +118,8 @@ def _list_weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
         yield name, getattr(profile, name), _SCALAR_MEANINGS[name]
     for name, meaning in _EARLY_MEANINGS.items():
         yield f"early.{name}", getattr(profile.early, name), meaning
+    for name, meaning in _EXPRESSION_MEANINGS.items():
+        yield f"expressions.{name}", getattr(profile.expressions, name), meaning
     for name, meaning in _SPARK_MEANINGS.items():
         yield (
             f"spark.{name}",

@@ -25,6 +25,7 @@ from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, choose_probe_order
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.costing import cost_plan
+from watersmeet.planner.filters import fill_filters, selection_cost
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.early_aggregation import (
     EarlyInput,
@@ -168,7 +169,9 @@ class AggregationCosts:
         """Return all placements of early aggregation, cheapest first."""
         context = self.context
         found = rank_placements(self.bound, self.config, context.workload, self.stats, context.profile.early)
-        return [context.add_engine_cost(context.workload, each) for each in found]
+        return [
+            context.add_engine_cost(context.workload, self._add_selections(context.workload, each)) for each in found
+        ]
 
     def cost(self, plan: Plan) -> CostedPlan:
         """Cost a pinned plan: the estimates if it drops rows, else the exact aggregation."""
@@ -191,8 +194,18 @@ class AggregationCosts:
         weights = self.context.profile.early
         return replace(
             self.context,
-            operator=lambda remaining, plan: cost_placement(self.config, remaining, self.stats, plan, weights),
+            operator=lambda remaining, plan: self._add_selections(
+                remaining, cost_placement(self.config, remaining, self.stats, plan, weights)
+            ),
         )
+
+    def _add_selections(self, remaining: Workload, found: CostedPlan) -> CostedPlan:
+        """Order the filters of each stream and add their cost."""
+        join, profile = self.config.join, self.context.profile
+        plan = fill_filters(join, remaining, profile, found.plan)
+        parts = [selection_cost(join.inputs[i], remaining, profile, plan) for i in join.stream_inputs]
+        selections = tuple(part for part in parts if part is not None)
+        return CostedPlan(plan, replace(found.cost, operators=(*selections, *found.cost.operators)))
 
     def _shedding(self) -> CostingContext:
         """Return the context with the shedding aggregation as operator; refuse queries that cannot be estimated."""

@@ -11,17 +11,19 @@ from __future__ import annotations
 from watersmeet.algebra.plan import Plan
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.algorithms import find_algorithm
+from watersmeet.planner.filters import fill_filters, selection_cost
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.workload import Workload
 
 
 def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> CostedPlan:
-    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict its cost."""
+    """Fill what the plan leaves open (tree, orders, order of filters) with the cheapest, and predict its cost."""
+    plan = fill_filters(config, workload, profile, plan)
     join = find_algorithm(plan).predict(config, workload, profile, plan)
     rows_out = _estimate_rows_out(config, workload)
     operators = (
-        *_ingest_costs(config, workload, profile),
+        *_ingest_costs(config, workload, profile, plan),
         *join.operators,
         OperatorCost("emit", rows_out * profile.row_out_s, rows_out),
     )
@@ -48,7 +50,7 @@ def _estimate_base_state(workload: Workload) -> tuple[float, float]:
     return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
 
 
-def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> list[OperatorCost]:
+def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> list[OperatorCost]:
     """Return the costs of ingesting and selecting rows, and the fixed cost of a batch."""
     parts = []
     for i in config.stream_inputs:
@@ -60,10 +62,9 @@ def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> l
             parts.append(
                 OperatorCost(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value)
             )
-        if source.selection is not None:
-            parts.append(
-                OperatorCost(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value)
-            )
+        selected = selection_cost(source, workload, profile, plan)
+        if selected is not None:
+            parts.append(selected)
     batches = 1 / workload.arrivals.batch_s
     parts.append(OperatorCost("batches", batches * profile.batch_s, batches))
     return parts

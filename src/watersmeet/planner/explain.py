@@ -22,6 +22,7 @@ from watersmeet.operators.window_join.tactics.registry import compile_join_confi
 from watersmeet.planner.aggregation_costs import AggregationCosts, describe_placement, hold_full_windows
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.filling import fill_plan
+from watersmeet.planner.filters import FilterStep, predict_filters
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import CostingContext, Remedies, find_join_remedies
@@ -37,6 +38,7 @@ from watersmeet.units import (
     format_cores,
     format_count,
     format_duration,
+    format_operation_time,
     format_percent,
     format_rate,
     format_selectivity,
@@ -185,6 +187,12 @@ class Explanation:
                 f"  {source.alias}: {self._describe_kept_rows(source)}; {format_rate(rate.value)} ({rate.provenance}),"
                 f" {format_count(held.value)} rows stored ({held.provenance})"
             )
+            for step in self._filters(source):
+                yield (
+                    f"    tests {format_expression(step.predicate)} on {format_rate(step.rows_per_s)}:"
+                    f" selectivity {format_selectivity(step.share.value)} ({step.share.provenance}),"
+                    f" {format_operation_time(step.cost_s.value)} per row ({step.cost_s.provenance})"
+                )
             for name, distinct in self.stats[source.name].distinct.items():
                 yield f"    {name}: {format_count(distinct.value)} distinct values ({distinct.provenance})"
         for residual in self.workload.residuals:
@@ -234,6 +242,10 @@ class Explanation:
             for i in self.config.stream_inputs
         }
 
+    def _filters(self, source: JoinInput) -> list[FilterStep]:
+        """Return the filters of a stream in the order of the plan; a relation is filtered once, before the run."""
+        return list(predict_filters(source, self.workload, self.profile, self.plan)) if source.is_stream else []
+
     def _input_dict(self, source: JoinInput) -> dict[str, Any]:
         each = self.workload.inputs[source.number]
         return {
@@ -246,6 +258,16 @@ class Explanation:
             "kept_per_s": _estimate_dict(each.kept_per_s),
             "held_rows": _estimate_dict(each.held_rows),
             "row_bytes": _estimate_dict(each.row_bytes),
+            "filters": [
+                {
+                    "predicate": str(format_expression(step.predicate)),
+                    "share": _estimate_dict(step.share),
+                    "cost_s": _estimate_dict(step.cost_s),
+                    "rows_per_s": step.rows_per_s,
+                    "cpu_per_s": step.cpu_per_s,
+                }
+                for step in self._filters(source)
+            ],
             "distinct": {name: _estimate_dict(found) for name, found in self.stats[source.name].distinct.items()},
         }
 

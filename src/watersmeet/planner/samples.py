@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.expressions import Column, Expr, sources_of
+from watersmeet.algebra.expressions import Column, Expr, conjuncts, sources_of
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
-from watersmeet.operators.expressions import maybe_true
-from watersmeet.operators.window_join.admission import ReleasedRows, build_pane, drop_raising_rows
+from watersmeet.operators.expressions import is_true, maybe_true
+from watersmeet.operators.window_join.admission import ReleasedRows, build_pane, combine_chunks, drop_raising_rows
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.stats.estimate import Estimate
@@ -32,6 +32,7 @@ from watersmeet.stats.table_stats import draw_sample_rows
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 #: Rows sampled of each input. The number of pairs counts: a key with a million values still matches in about sixty.
 SAMPLE_ROWS = 8_192
@@ -49,11 +50,30 @@ class InputSample:
 
     pane: Pane
     drawn_rows: int
+    passed: tuple[Bools, ...] = ()  # per predicate of the input, in the order of the query: the rows that pass it
+    _passed_together: dict[frozenset[int], int] = field(default_factory=dict, repr=False)
 
     @property
     def pass_share(self) -> Estimate:
         """Share of the rows that passed."""
         return measure_selectivity(np.arange(self.drawn_rows) < len(self.pane))
+
+    def measure_filter(self, number: int, tested: frozenset[int]) -> Estimate | None:
+        """Measure how often a predicate holds on the rows that pass the predicates tested before it."""
+        reached = self._count_passed(tested)
+        if not reached:
+            return None
+        passed = self._count_passed(tested | {number})
+        return measure_selectivity(np.arange(reached) < passed)
+
+    def _count_passed(self, numbers: frozenset[int]) -> int:
+        found = self._passed_together.get(numbers)
+        if found is None:
+            keep = np.ones(self.passed[0].size, np.bool_)
+            for number in numbers:
+                keep &= self.passed[number]
+            found = self._passed_together[numbers] = int(np.count_nonzero(keep))
+        return found
 
 
 def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSample:
@@ -66,7 +86,16 @@ def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSampl
         table, times = table.take(chosen), times[chosen]
     order = np.argsort(times, kind="stable")
     rows = drop_raising_rows(source, ReleasedRows(table.take(order), times[order], None))
-    return InputSample(build_pane(source, rows), times.size)
+    return InputSample(build_pane(source, rows), times.size, _test_predicates(source, rows))
+
+
+def _test_predicates(source: JoinInput, rows: ReleasedRows) -> tuple[Bools, ...]:
+    """Test each predicate of an input on all rows, so that their order can be chosen."""
+
+    def column(reference: Column) -> pa.Array[Any]:
+        return combine_chunks(rows.table, reference.name)
+
+    return tuple(is_true(each, column, rows.times.size) for each in conjuncts(source.selection))
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.expressions import Column, Expr, columns_of, sources_of
+from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts, sources_of
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US, LANDMARK_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
+from watersmeet.planner.declared_predicates import DeclaredPredicates
 from watersmeet.planner.samples import Samples
 from watersmeet.stats.estimate import Estimate, Provenance, derive
 from watersmeet.stats.selectivity import estimate_selectivity
@@ -100,6 +101,15 @@ _US = 1e6
 
 
 @dataclass(frozen=True, slots=True)
+class FilterEstimate:
+    """A predicate that reads one input: its selectivity on all rows, and its cost per row if that is declared."""
+
+    predicate: Expr
+    share: Estimate
+    cost_s: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InputEstimate:
     """One input in the cost model. Relations have a rate of zero and hold all their rows."""
 
@@ -109,6 +119,7 @@ class InputEstimate:
     held_rows: Estimate  # rows in the window
     row_bytes: Estimate
     distinct: Mapping[int, Estimate]  # by equality class
+    filters: tuple[FilterEstimate, ...] = ()  # the predicates that read this input alone, in the order of the query
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,7 @@ class Workload:
     gaps_us: tuple[tuple[int, ...], ...]  # difference bounds D[i][j] (`algebra.time_bounds`)
     arrivals: ArrivalPattern = field(default_factory=ArrivalPattern)
     samples: Samples = field(default_factory=Samples)
+    pair_shares: Mapping[tuple[int, int, int], float] = field(default_factory=dict)  # declared: (class, origin, target)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
     _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
     _key_shares: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
@@ -173,7 +185,13 @@ class Workload:
         return share
 
     def class_share(self, config: JoinConfig, key_class: int, providers: frozenset[int], target: int) -> float:
-        """Estimate the share of the target's rows that have the key of the providers in one equality class."""
+        """Estimate the share of the target's rows that have the key of the providers in one equality class.
+
+        A declared selectivity of the equality with one of the providers takes precedence.
+        """
+        declared = [self.pair_shares[pair] for i in providers if (pair := (key_class, i, target)) in self.pair_shares]
+        if declared:
+            return min(declared)
         fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
         uniform_share = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
         seen = self.samples.estimate_key_match_share(config, key_class, providers, target, uniform_share)
@@ -193,6 +211,12 @@ class Workload:
         """Estimate the rows of the target inside the time bounds of the known inputs when a row arrives."""
         streams = [i for i in known if config.inputs[i].is_stream]
         return min((self._reachable_from(config, i, target) for i in streams), default=self.filled_rows(config, target))
+
+    def filter_share(self, number: int, place: int, tested: frozenset[int]) -> Estimate:
+        """Estimate how often a filter of an input holds on the rows that pass the filters tested before it."""
+        sample = self.samples.by_input.get(number)
+        measured = None if sample is None or not sample.passed else sample.measure_filter(place, tested)
+        return self.inputs[number].filters[place].share if measured is None else measured
 
     def filled_rows(self, config: JoinConfig, number: int) -> float:
         """Estimate the mean rows in a window, while it fills and after."""
@@ -225,8 +249,9 @@ def estimate_workload(
     """
     samples, arrivals = samples or Samples(), arrivals or ArrivalPattern()
     every_us = bound.query.every_us
+    declared = DeclaredPredicates.resolve(bound, config, stats)
     inputs = tuple(
-        _estimate_input(config, each, stats[each.name], samples, arrivals, every_us) for each in config.inputs
+        _estimate_input(config, each, stats[each.name], samples, arrivals, every_us, declared) for each in config.inputs
     )
 
     def distinct(column: Column) -> Estimate:
@@ -243,10 +268,13 @@ def estimate_workload(
             ResidualPredicate(
                 check,
                 inputs_read,
-                samples.estimate_selectivity(config, check, given) or estimate_selectivity(check, distinct),
+                declared.selectivity(check)
+                or samples.estimate_selectivity(config, check, given)
+                or estimate_selectivity(check, distinct),
             )
         )
-    return Workload(inputs, tuple(checks), config.bounds.later_by_us, arrivals, samples)
+    pair_shares = declared.pair_shares(config)
+    return Workload(inputs, tuple(checks), config.bounds.later_by_us, arrivals, samples, pair_shares)
 
 
 def _estimate_input(
@@ -256,12 +284,13 @@ def _estimate_input(
     samples: Samples,
     arrivals: ArrivalPattern,
     every_us: int | None,
+    declared: DeclaredPredicates,
 ) -> InputEstimate:
-    share = Estimate(1.0, Provenance.DERIVED)
+    filters = tuple(_estimate_filter(each, stats, declared) for each in conjuncts(source.selection))
     if source.number in samples.by_input:
         share = samples.by_input[source.number].pass_share
-    elif source.selection is not None:
-        share = estimate_selectivity(source.selection, lambda column: stats.distinct[column.name])
+    else:
+        share = derive(math.prod(each.share.value for each in filters), *(each.share for each in filters))
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
     kept = derive(rate.value * share.value, rate, share)
     held = _estimate_held_rows(source, kept, share, stats, arrivals, every_us)
@@ -272,7 +301,15 @@ def _estimate_input(
         held,
         _estimate_stored_bytes(source, stats),
         _estimate_key_distinct(source, held, stats),
+        filters,
     )
+
+
+def _estimate_filter(predicate: Expr, stats: StreamStats, declared: DeclaredPredicates) -> FilterEstimate:
+    share = declared.selectivity(predicate) or estimate_selectivity(
+        predicate, lambda column: stats.distinct[column.name]
+    )
+    return FilterEstimate(predicate, share, declared.cost_s(predicate))
 
 
 def _estimate_held_rows(

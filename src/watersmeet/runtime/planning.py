@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.algebra.expressions import conjuncts
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.calibration.profiles import current_profile
@@ -26,6 +27,7 @@ from watersmeet.operators.window_join.tactics.registry import compile_join_confi
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.explain import Explanation, explain_bound_query
 from watersmeet.planner.filling import fill_plan
+from watersmeet.planner.filters import has_open_filters
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.samples import InputSample, Samples, draw_sample
@@ -240,7 +242,7 @@ def choose_plan(
         return explain_sample(bound, EMPTY_SAMPLE, {}).plan
     if plan is not None:
         return _fill_pinned_plan(bound, sample, declared_stats, plan)
-    if has_too_few_rows(bound, sample, declared_stats) or (len(bound.sources) == 1 and not bound.is_aggregation):
+    if has_too_few_rows(bound, sample, declared_stats) or _has_one_plan(bound):
         return make_default_plan(bound)
     return explain_sample(bound, sample, declared_stats, engine=engine).plan
 
@@ -276,12 +278,18 @@ def has_too_few_rows(bound: BoundQuery, sample: PlanningSample, declared_stats: 
     )
 
 
+def _has_one_plan(bound: BoundQuery) -> bool:
+    """Return whether there is nothing to choose: one source, no aggregation, and no filters to order."""
+    return len(bound.sources) == 1 and not bound.is_aggregation and len(conjuncts(bound.where)) < 2
+
+
 def _fill_pinned_plan(
     bound: BoundQuery, sample: PlanningSample, declared_stats: Mapping[str, StreamStats], plan: Plan
 ) -> Plan:
     """Fill the open parts of a pinned plan of a join."""
     config = compile_join_config(bound, plan)
-    if config.plan == plan or has_too_few_rows(bound, sample, declared_stats):
+    is_full = config.plan == plan and not has_open_filters(config, plan)
+    if is_full or has_too_few_rows(bound, sample, declared_stats):
         return config.plan
     workload = estimate_workload(
         bound,

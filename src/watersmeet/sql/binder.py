@@ -44,6 +44,7 @@ from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InternalError, QueryError, Span, attach_text
 from watersmeet.sql.coercion import check_cast, coerce_to_common_type, convert_to
 from watersmeet.sql.functions import FUNCTIONS, resolve_aggregate_signature
+from watersmeet.sql.parsing import parse_predicate
 from watersmeet.sql.scope import Scope, match_declared, resolve_sources
 from watersmeet.sql.type_inference import build_typed_arithmetic
 from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, family_of, plain_type
@@ -67,6 +68,16 @@ def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
         return _bind_query(query, schemas)
     except QueryError as error:
         attach_text(error, query.text)
+        raise
+
+
+def bind_predicate(text: str, bound: BoundQuery) -> Expr:
+    """Parse a condition over the sources of a bound query and bind it to their schemas."""
+    expr = parse_predicate(text, [source.alias for source in bound.sources])
+    try:
+        return Binder(Scope(bound.sources)).bind_condition(expr, "a predicate")
+    except QueryError as error:
+        attach_text(error, text)
         raise
 
 

@@ -159,6 +159,12 @@ class QueryParser(WindowParser):
             source_names=tuple(self.source_names),
         )
 
+    def parse_condition(self) -> Expr:
+        """Parse an expression up to the end of the text."""
+        expr = self.parse_expression()
+        self._expect_end()
+        return expr
+
     def _expect_select(self) -> None:
         first = self._current
         if self._accept("SELECT"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from watersmeet.algebra.expressions import Expr, children, conjunction, conjuncts
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Star
@@ -38,6 +38,22 @@ def parse(text: str) -> Query:
         raise
     except RecursionError:
         raise QueryError("nested too deeply", text=text, hint="split the expression into smaller ones") from None
+
+
+def parse_predicate(text: str, aliases: Sequence[str]) -> Expr:
+    """Parse a condition over the sources of a query, as its WHERE could contain it.
+
+    >>> parse_predicate("A.price > 10", ["a"]).left
+    Column(name='price', source='a')
+    """
+    try:
+        parser = QueryParser(tokenize(text), text)
+        expr = parser.parse_condition()
+        check_depth(expr)
+        return SourceResolver(parser.source_names, aliases).resolve_columns(expr)
+    except QueryError as error:
+        attach_text(error, text)
+        raise
 
 
 def check_depth(expr: Expr) -> None:

@@ -7,6 +7,9 @@ distinct = { auction = 100 }
 
 [streams.bids.hot]
 auction = 0.2
+
+[streams.bids.predicates]
+"bids.price > 100" = { selectivity = 0.1, cost_us = 2 }
 """
 
 from __future__ import annotations
@@ -34,12 +37,25 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
+class PredicateStats:
+    """Declared facts about a predicate: the share of rows or combinations that pass, and seconds per evaluation."""
+
+    selectivity: Estimate | None = None
+    cost_s: Estimate | None = None
+
+    def __post_init__(self) -> None:
+        if self.selectivity is not None:
+            _check_share(self.selectivity, "the selectivity of a predicate")
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStats:
     """Statistics of one stream or relation. The mappings contain only columns with statistics.
 
     `distinct` counts the values of a column without nulls. `hot_share` is the share of the most frequent value among
     the rows that have a value: at least 1/distinct. `null_share` is the share of rows without a value. `rows` and
-    `span_s` describe the measured rows.
+    `span_s` describe the measured rows, and `rows` a relation. `predicates` are facts about predicates of a query, by
+    their text; of a predicate over two streams, they hold for the rows that arrive on this one.
     """
 
     rows_per_s: Estimate
@@ -49,6 +65,7 @@ class StreamStats:
     span_s: Estimate | None = None
     rows: Estimate | None = None
     null_share: Mapping[str, Estimate] = field(default_factory=dict)
+    predicates: Mapping[str, PredicateStats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -123,12 +140,16 @@ def stats(
     distinct: Mapping[str, float] | None = None,
     row_bytes: float | None = None,
     hot: Mapping[str, float] | None = None,
+    rows: float | None = None,
+    predicates: Mapping[str, float | Mapping[str, float]] | None = None,
 ) -> StreamStats:
     """Declare the statistics of a stream, to plan without data.
 
     `rate` is in rows per second and `row_bytes` is the size of a row. By column, `distinct` counts distinct values and
-    `hot` is the share of the most frequent value. Missing statistics are assumed, and marked so in
-    every output.
+    `hot` is the share of the most frequent value. `rows` is the size of a relation. `predicates` gives, by the text of
+    a predicate of the query, its `selectivity` and its `cost_us` per row; a number alone is the selectivity. A
+    predicate that joins two streams may have another selectivity in the statistics of the other stream: each holds for
+    rows that arrive on its own stream. Missing statistics are assumed, and marked so in every output.
 
     >>> bids = stats(rate=5000, distinct={"auction": 100}, hot={"auction": 0.2})
     >>> print(bids.rows_per_s, bids.distinct["auction"], bids.row_bytes, sep=", ")
@@ -142,6 +163,8 @@ def stats(
         else _declare(row_bytes, "row_bytes"),
         distinct=_declare_columns(distinct, "distinct"),
         hot_share=_declare_columns(hot, "hot"),
+        rows=None if rows is None else _declare(rows, "rows"),
+        predicates=_declare_predicates(predicates),
     )
 
 
@@ -181,6 +204,34 @@ def _declare_columns(values: object, what: str) -> dict[str, Estimate]:
         if not isinstance(column, str):
             raise InputError(f"{what} names columns by their name, got {format_value(column)}")
     return {column: _declare(value, f'{what} of column "{column}"') for column, value in values.items()}
+
+
+def _declare_predicates(values: object) -> dict[str, PredicateStats]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping) or not all(isinstance(text, str) for text in values):
+        raise InputError(
+            f"predicates must map predicates to their selectivities, got {format_value(values)}",
+            hint='write it like predicates={"price > 10": 0.2} or {"price > 10": {"selectivity": 0.2, "cost_us": 3}}',
+        )
+    return {text: _declare_predicate(text, facts) for text, facts in values.items()}
+
+
+def _declare_predicate(text: str, facts: object) -> PredicateStats:
+    if not isinstance(facts, Mapping):
+        return PredicateStats(_declare(facts, f'the selectivity of "{text}"'))
+    for key in facts:
+        if key not in {"selectivity", "cost_us"}:
+            raise InputError(
+                f'the predicate "{text}" has no setting "{key}"', hint="existing settings: selectivity, cost_us"
+            )
+    share, cost_us = facts.get("selectivity"), facts.get("cost_us")
+    return PredicateStats(
+        None if share is None else _declare(share, f'the selectivity of "{text}"'),
+        None
+        if cost_us is None
+        else Estimate(_declare(cost_us, f'the cost of "{text}"').value / 1e6, Provenance.DECLARED),
+    )
 
 
 def _check_above_zero(estimate: Estimate, what: str) -> None:
@@ -242,7 +293,7 @@ def _type_bytes(kind: pa.DataType) -> float:
         return ASSUMED_TEXT_BYTES
 
 
-_KEYS = ("rate", "distinct", "row_bytes", "hot")
+_KEYS = ("rate", "distinct", "row_bytes", "hot", "rows", "predicates")
 
 
 def read_stats(path: str | os.PathLike[str]) -> dict[str, StreamStats]:

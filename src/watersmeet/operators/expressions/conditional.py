@@ -1,8 +1,8 @@
 """AND, OR, NOT, CASE, COALESCE, NULLIF, GREATEST, LEAST: expressions that decide which other expressions count.
 
-Law: an expression that no row reaches must not raise. CASE evaluates a branch only on the rows that take it. AND, OR
-and COALESCE first try all rows at once, which is fast. Only if that raises, they evaluate each argument on the rows
-that reach it.
+Law: an expression that no row reaches must not raise. CASE evaluates a branch only on the rows that take it. AND and
+OR evaluate a cheap argument on all rows, and from the first costly one on each argument on the undecided rows only.
+COALESCE tries all rows at once. Only if that raises, all of them evaluate each argument on the rows that reach it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import And, Call, Case, Expr, Not, Or
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions.compare import compare
+from watersmeet.operators.expressions.node_kinds import is_costly
 from watersmeet.operators.expressions.rows import (
     Array,
     Bools,
     Datum,
     EvaluationRows,
     RowNumbers,
+    broadcast,
     call_kernel,
     find_null_rows,
     find_true_rows,
@@ -100,19 +102,23 @@ def _fold_with_fallback(
     args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, decides: Callable[[Array], Bools]
 ) -> Datum:
     try:
-        return reduce(lambda left, right: call_kernel(kernel, left, right), (rows.evaluate_datum(arg) for arg in args))
+        so_far = rows.evaluate_datum(args[0])
+        for place, arg in enumerate(args[1:], start=1):
+            if is_costly(arg, lambda column: rows.column(column).type):
+                return _fold_undecided_rows(broadcast(so_far, rows.length), args[place:], rows, kernel, decides)
+            so_far = call_kernel(kernel, so_far, rows.evaluate_datum(arg))
+        return so_far
     except QueryError:
-        return _fold_undecided_rows(args, rows, kernel, decides)
+        return _fold_undecided_rows(rows.evaluate_array(args[0]), args[1:], rows, kernel, decides)
 
 
 def _fold_undecided_rows(
-    args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, decides: Callable[[Array], Bools]
+    so_far: Array, args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, decides: Callable[[Array], Bools]
 ) -> Array:
     """Fold from left to right, each argument on the undecided rows only; raise what a row that gets there raises."""
     pieces: list[RowPiece] = []
     remaining = np.arange(rows.length)
-    so_far = rows.evaluate_array(args[0])
-    for arg in args[1:]:
+    for arg in args:
         decided = decides(so_far)
         pieces.append((remaining[decided], so_far.filter(pa.array(decided))))
         remaining, so_far = remaining[~decided], so_far.filter(pa.array(~decided))

@@ -121,7 +121,7 @@ def build_pane(source: JoinInput, rows: ReleasedRows) -> Pane:
     chosen = _select(source, rows)
     length = rows.times.size if chosen is None else chosen.size
     columns = {
-        name: _take_chosen(_combine_chunks(rows.table, name), chosen)
+        name: _take_chosen(combine_chunks(rows.table, name), chosen)
         for name in list_columns_read_after_selection(source)
     }
 
@@ -160,7 +160,7 @@ def drop_raising_rows(source: JoinInput, rows: ReleasedRows) -> ReleasedRows:
     """
 
     def column(ref: Column) -> pa.Array[Any]:
-        return _combine_chunks(rows.table, ref.name)
+        return combine_chunks(rows.table, ref.name)
 
     has_error = np.zeros(rows.times.size, np.bool_)
     for expr in (*source.own_predicates, *(key for _, key in source.keys), *source.operands):
@@ -187,7 +187,7 @@ def _select(source: JoinInput, rows: ReleasedRows) -> Int64s | None:
     """Return the numbers of the rows that pass the source's own predicates, None for all rows."""
     if source.selection is None:
         return None
-    keep = all_true(source.own_predicates, lambda column: _combine_chunks(rows.table, column.name), rows.times.size)
+    keep = all_true(source.own_predicates, lambda column: combine_chunks(rows.table, column.name), rows.times.size)
     return None if keep.all() else np.flatnonzero(keep)
 
 
@@ -195,7 +195,8 @@ def _take_chosen(values: pa.Array[Any], chosen: Int64s | None) -> pa.Array[Any]:
     return values if chosen is None else values.take(chosen)
 
 
-def _combine_chunks(table: pa.Table, name: str) -> pa.Array[Any]:
+def combine_chunks(table: pa.Table, name: str) -> pa.Array[Any]:
+    """Return a column as one array."""
     column = table.column(name)
     # The stubs type a chunk as a ChunkedArray.
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[return-value]
@@ -238,7 +239,7 @@ def _count_and_release(source: JoinInput, state: WindowState, batch: InputBatch)
 
 def count_rows(source: JoinInput, counter: RowCounter, batch: InputBatch) -> tuple[ReleasedRows, Int64s, Int64s]:
     """Return the rows in ≺ order with their ends, and the sorted numbers of evicted rows with their last instants."""
-    rest = [_combine_chunks(batch.table, name) for name in source.fields.names if name != source.time]
+    rest = [combine_chunks(batch.table, name) for name in source.fields.names if name != source.time]
     order = sort_stream_rows(batch.times, [*rest, *_nanosecond_times(source, batch.table)])
     table, times = batch.table.take(order), batch.times[order]
     seqs, leaving = counter.push(table)
@@ -254,7 +255,7 @@ def _nanosecond_times(source: JoinInput, table: pa.Table) -> list[pa.Array[Any]]
     """Return the time column if it has nanoseconds: event times lack them, and they decide ties last."""
     if source.time is None or (source.unit or getattr(table.schema.field(source.time).type, "unit", "us")) != "ns":
         return []
-    return [_combine_chunks(table, source.time)]
+    return [combine_chunks(table, source.time)]
 
 
 def _set_pane_ends(pane: Pane, evicted: Int64s, last_us: Int64s) -> Pane:

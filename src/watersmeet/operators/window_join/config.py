@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -48,12 +48,13 @@ class JoinInput:
     time: str | None
     unit: str | None  # of integer times
     window: Window | None
-    selection: Expr | None
+    selection: Expr | None  # the conjuncts in the order of the query
     keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
     ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
     operands: tuple[Expr, ...]  # other expressions whose errors count on every row that passes `selection`, in any plan
     columns: tuple[str, ...]  # read after admission by any plan, so that state does not depend on the plan
     retention_us: int
+    filter_order: tuple[int, ...] = ()  # numbers of the conjuncts, from 1; empty: as written
 
     @property
     def is_stream(self) -> bool:
@@ -61,8 +62,12 @@ class JoinInput:
 
     @property
     def own_predicates(self) -> tuple[Expr, ...]:
-        """The conjuncts of `selection`. No other expression is evaluated on rows that fail one of them."""
-        return conjuncts(self.selection)
+        """The conjuncts of `selection`, in the order of their tests.
+
+        No other expression is evaluated on rows that fail one of them.
+        """
+        written = conjuncts(self.selection)
+        return tuple(written[number - 1] for number in self.filter_order) if written and self.filter_order else written
 
     @property
     def has_ends(self) -> bool:
@@ -130,21 +135,25 @@ def build_join_config(
         raise PlanError(
             "a join alone cannot run an aggregation query", hint="run it in this process, with wm.collect or wm.run"
         )
+    _check_filtered_sources(bound, plan)
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     classes = build_equality_classes(shared, number)
     thetas, ranges, residuals = _split_thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
     bounds = bound.bounds
     inputs = tuple(
-        _build_input(
-            bound,
-            bounds,
-            i,
-            local[i],
-            classes,
-            ranges.get(i, ()),
-            _list_operands(bound, source.alias, classes.residuals, also_evaluated),
-            _list_columns_read(bound, source.alias, classes.residuals),
+        replace(
+            _build_input(
+                bound,
+                bounds,
+                i,
+                local[i],
+                classes,
+                ranges.get(i, ()),
+                _list_operands(bound, source.alias, classes.residuals, also_evaluated),
+                _list_columns_read(bound, source.alias, classes.residuals),
+            ),
+            filter_order=_resolve_filter_order(plan, source.alias, local[i]),
         )
         for i, source in enumerate(bound.sources)
     )
@@ -188,6 +197,23 @@ def _resolve_order(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[
                 f'the plan names "{name}", which is not a source of the query', hint=f"sources: {listing(list(number))}"
             )
     return tuple(number[name] for name in order if number[name] != origin)
+
+
+def _check_filtered_sources(bound: BoundQuery, plan: Plan) -> None:
+    known = [source.alias for source in bound.sources]
+    for alias, _ in plan.filters:
+        if alias not in known:
+            raise PlanError(
+                f'the plan orders the filters of "{alias}", which is not a source of the query',
+                hint=f"sources: {listing(known)}",
+            )
+
+
+def _resolve_filter_order(plan: Plan, alias: str, local: tuple[Expr, ...]) -> tuple[int, ...]:
+    order = plan.filter_order(alias)
+    if order and len(order) != len(local):
+        raise PlanError(f'the plan orders {len(order)} filters of "{alias}", which has {len(local)}')
+    return order
 
 
 def _split_thetas(

@@ -12,6 +12,7 @@ from typing import Any
 from watersmeet.errors import InputError, listing
 from watersmeet.planner.models.checks import check_not_negative, is_number
 from watersmeet.planner.models.early_aggregation import EarlyWeights
+from watersmeet.planner.models.expression_costs import ExpressionCosts
 from watersmeet.planner.models.kang import PAPER_WEIGHTS, StructureWeights, Weights
 from watersmeet.planner.models.tran import AggregationWeights
 
@@ -66,8 +67,9 @@ class Profile:
 
     Around the kernels: `row_in_s` per ingested row, `count_s` in addition if a ROWS window counts it, `match_s` per
     match passed on, `row_out_s` per emitted row. Predicates: `select_s` per row and `check_s` per candidate that a
-    predicate is evaluated on. Batches: `batch_s` per batch, `probe_batch_s` per pane that a batch probes. `group_s` is
-    the cost per group visited in an aggregation set.
+    predicate is evaluated on, and `expressions` by the kinds of nodes in a stream's own predicate. Batches: `batch_s`
+    per batch, `probe_batch_s` per pane that a batch probes. `group_s` is the cost per group visited in an aggregation
+    set.
 
     Nested loops: `loop_match_s` per row passed to the next loop, `layout_s` per row laid out for a batch, `scan_s` per
     row whose times and conditions are tested, `loops_batch_s` per batch. `node_batch_s` is the cost of a batch at a
@@ -98,6 +100,7 @@ class Profile:
     node_batch_s: float = 0.0
     early: EarlyWeights = field(default_factory=EarlyWeights)
     spark: SparkCosts = SparkCosts()
+    expressions: ExpressionCosts = ExpressionCosts()  # noqa: RUF009  # frozen
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -164,7 +167,7 @@ _TEXTS = ("name", "unit", "source")
 
 
 def _parse_values(saved: object) -> dict[str, Any]:
-    known = _require_object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "early", "spark"))
+    known = _require_object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "early", "spark", "expressions"))
     values: dict[str, Any] = {}
     for key, value in known.items():
         if key in STRUCTURES:
@@ -181,6 +184,9 @@ def _parse_values(saved: object) -> dict[str, Any]:
             values[key] = SparkCosts(
                 **_require_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts)))
             )
+        elif key == "expressions":
+            names = tuple(each.name for each in fields(ExpressionCosts))
+            values[key] = ExpressionCosts(**_require_object(value, "the expressions' part of a profile", names))
         elif key in _TEXTS and not isinstance(value, str):
             raise InputError(f"the {key} of a profile must be text, got {value!r}")
         elif key in SCALARS and not is_number(value):

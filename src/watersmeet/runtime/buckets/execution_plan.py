@@ -224,7 +224,7 @@ def _build_packed_input(config: Config, source: JoinInput) -> PackedInput:
         return PackedInput(source.number, tuple(source.fields.names), keys=())
     remaining = source if _may_selection_raise(source) else replace(source, selection=None)
     names = dict.fromkeys([*list_columns_read(remaining), source.time or ""])
-    return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
+    return PackedInput(source.number, tuple(names), source.keys, source.own_predicates, source.operands)
 
 
 def _is_selected_while_packing(source: JoinInput) -> bool:

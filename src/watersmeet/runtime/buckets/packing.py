@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts
+from watersmeet.algebra.expressions import Column, Expr, columns_of
 from watersmeet.errors import InternalError
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.codes import combine_row_codes
@@ -50,22 +50,22 @@ CHUNK_BYTES = 1 << 26
 class PackedInput:
     """The rows and columns of a stream that one input needs.
 
-    `selection`, or a column of flags that the JVM computes (`flag`), selects the rows. Without `keys`, rows with null
-    keys are selected too: an input with a ROWS window counts all rows.
+    `predicates`, tested in this order, or a column of flags that the JVM computes (`flag`), select the rows. Without
+    `keys`, rows with null keys are selected too: an input with a ROWS window counts all rows.
 
     Packing never raises an error of the query. It cannot tell which rows are late, and late rows must not raise. A row
-    on which the selection, a key or an operand raises is sent, and its bucket raises the error unless the row is late.
+    on which a predicate, a key or an operand raises is sent, and its bucket raises the error unless the row is late.
     """
 
     number: int
     columns: tuple[str, ...]
     keys: tuple[tuple[int, Expr], ...]
-    selection: Expr | None = None
+    predicates: tuple[Expr, ...] = ()
     operands: tuple[Expr, ...] = ()
     flag: str | None = None
 
     def names_read(self) -> list[str]:
-        exprs = (*(key for _, key in self.keys), *self.operands, *conjuncts(self.selection))
+        exprs = (*(key for _, key in self.keys), *self.operands, *self.predicates)
         return [*self.columns, *(column.name for expr in exprs for column in columns_of(expr))]
 
 
@@ -173,7 +173,7 @@ class Packer:
 def _select_rows(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _SelectedRows:
     """Select the rows of a chunk that an input needs, out of those that are not shed."""
     rows = np.flatnonzero(kept if source.flag is None else kept & _read_flags(table, source.flag))
-    selected = maybe_true(conjuncts(source.selection), _column_reader(table, rows), rows.size)
+    selected = maybe_true(source.predicates, _column_reader(table, rows), rows.size)
     rows = rows[selected.keep]
     columns = _column_reader(table, rows)
     raising, without_key = np.zeros(rows.size, np.bool_), np.zeros(rows.size, np.bool_)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
+from watersmeet.algebra.expressions import conjunction
 from watersmeet.errors import InputError
 from watersmeet.operators.parallel import prefetch
 from watersmeet.operators.row_identity import is_part_of_identity
@@ -89,12 +90,13 @@ def _flag_in_jvm(each: PackedInput, schema: pa.Schema, flags: dict[str, Column])
 
     The flag is added to `flags`, the columns that the frame computes.
     """
-    flag = None if each.selection is None else translate_predicate(each.selection, schema)
+    selection = conjunction(each.predicates)
+    flag = None if selection is None else translate_predicate(selection, schema)
     if flag is None:
         return each
     name = f"\0keep{each.number}"
     flags[name] = flag
-    return replace(each, selection=None, flag=name)
+    return replace(each, predicates=(), flag=name)
 
 
 def _hash_rows(box: DropBox, schema: pa.Schema) -> Column:
