@@ -83,20 +83,6 @@ def test_lazy_joins_are_proposed_with_intervals_that_suit_the_windows(explanatio
     assert [(plan.evaluate_us, plan.expire_us) for plan in lazy] == [(900_000, 900_000)]
 
 
-def test_with_little_memory_frequently_probed_windows_get_more_buckets() -> None:
-    query = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
-    stats = {
-        "a": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8),
-        "b": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8),
-    }
-    free = wm.explain(query, stats)
-    windows = free.chosen.cost.state_bytes
-    tight = wm.explain(query, stats, budget=wm.Budget(memory_bytes=windows + 16 * 1000))
-    (hashed,) = (each.plan for each in tight.others if each.plan.algorithm == "eager-hash")
-    assert [index.size for _, index in hashed.indexes] == [500, 500]
-    assert any(line == "share out buckets: resized" for line in tight.trace)
-
-
 def test_the_objective_is_cpu_or_memory() -> None:
     spared = wm.explain(CHAIN, STATS, budget=wm.Budget(objective="memory"))
     assert spared.chosen.cost.state_bytes == min(each.cost.state_bytes for each in (spared.chosen, *spared.others))

@@ -47,7 +47,7 @@ def test_cutting_work_into_tiny_pieces_gives_the_same_rows(chunk: int, monkeypat
     monkeypatch.setattr(grouped_runs, "PIECE_ROWS", 1 + chunk % 3)
     monkeypatch.setattr(cores, "MIN_PARALLEL_ROWS", 1 + chunk % 2 * 100)
     monkeypatch.setattr(admission, "MIN_SLICE_ROWS", 1 + chunk % 4)
-    monkeypatch.setattr(state, "_MERGE_ROWS", chunk % 5)
+    monkeypatch.setattr(state, "MERGE_ROWS", chunk % 5)
     monkeypatch.setattr(state, "_MAX_PANES", 1 + chunk % 2)
     for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
         case, rng = generate_case(seed), Random(seed)

@@ -18,6 +18,7 @@ from watersmeet.planner.cost_of_loops import predict_loops
 from watersmeet.planner.cost_of_runs import predict_runs
 from watersmeet.planner.cost_of_trees import predict_tree
 from watersmeet.planner.cost_of_w_joins import GLOBAL_SWEEP, NESTED_SCAN, SWEEP, WINDOWLESS_SCAN
+from watersmeet.planner.memory import IndexModel, buffer_indexes, loop_indexes, run_indexes
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction
 from watersmeet.planner.proposals import (
@@ -42,6 +43,7 @@ class Algorithm:
     name: str
     predict: CostModel
     propose: Proposal | None = None
+    indexes: IndexModel = loop_indexes  # bytes of its indexes
 
     @property
     def tactic(self) -> Tactic:
@@ -51,7 +53,7 @@ class Algorithm:
 
 #: Proposals are made in the order of the rows; the first of two plans with the same cost wins.
 _ROWS = (
-    Algorithm("runs", predict_runs, grouped_runs),
+    Algorithm("runs", predict_runs, grouped_runs, run_indexes),
     Algorithm("naive-nlj", predict_loops, nested_loops),
     Algorithm("eager-nlj", predict_loops, nested_loops),
     Algorithm("lazy-nlj", predict_loops, nested_loops),
@@ -60,14 +62,14 @@ _ROWS = (
     Algorithm("lazy-hash", predict_loops, hash_joins),
     Algorithm("hybrid-nlj-hash", predict_loops, hybrid_joins),
     Algorithm("window-join", predict_loops, indexed_windows),
-    Algorithm("nlw-join", NESTED_SCAN.predict),
-    Algorithm("hw-join", NESTED_SCAN.predict),
-    Algorithm("mw-join", SWEEP.predict),
-    Algorithm("gca", GLOBAL_SWEEP.predict),
-    Algorithm("lca", SWEEP.predict),
-    Algorithm("ripple-join", WINDOWLESS_SCAN.predict),
-    Algorithm("xjoin", WINDOWLESS_SCAN.predict),
-    Algorithm("tree", predict_tree, join_trees),
+    Algorithm("nlw-join", NESTED_SCAN.predict, indexes=buffer_indexes),
+    Algorithm("hw-join", NESTED_SCAN.predict, indexes=buffer_indexes),
+    Algorithm("mw-join", SWEEP.predict, indexes=buffer_indexes),
+    Algorithm("gca", GLOBAL_SWEEP.predict, indexes=buffer_indexes),
+    Algorithm("lca", SWEEP.predict, indexes=buffer_indexes),
+    Algorithm("ripple-join", WINDOWLESS_SCAN.predict, indexes=buffer_indexes),
+    Algorithm("xjoin", WINDOWLESS_SCAN.predict, indexes=buffer_indexes),
+    Algorithm("tree", predict_tree, join_trees, run_indexes),
 )
 ALGORITHMS = {row.name: row for row in _ROWS}
 PROPOSALS = tuple(dict.fromkeys(row.propose for row in _ROWS if row.propose is not None))

@@ -9,6 +9,7 @@ References: Ayad, Naughton, section 3.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from watersmeet.algebra.plan import Plan, Tree, tree_leaves
@@ -115,14 +116,25 @@ class TreeModel:
         return frozenset(self.config.aliases[alias] for alias in tree_leaves(tree))
 
     def best_tree(self) -> Tree:
-        """Return the cheapest tree.
+        """Return the tree that takes the least CPU time.
 
         With few inputs search all subsets and their splits, with many add one input at a time.
         """
         count = len(self.config.inputs)
-        return self._bushy() if count <= MAX_BUSHY_INPUTS else self._one_at_a_time()
+        return self._bushy(self.node_cpu_per_s) if count <= MAX_BUSHY_INPUTS else self._one_at_a_time()
 
-    def _bushy(self) -> Tree:
+    def smallest_tree(self) -> Tree:
+        """Return the tree that stores the fewest bytes: with few inputs of all trees, with many one at a time."""
+        count = len(self.config.inputs)
+        return self._bushy(self._node_bytes) if count <= MAX_BUSHY_INPUTS else self._one_at_a_time()
+
+    def _node_bytes(self, left: frozenset[int], right: frozenset[int]) -> float:
+        """Estimate the bytes that a node stores; the root stores none."""
+        inputs = left | right
+        width = sum(self.workload.inputs[i].row_bytes.value for i in inputs)
+        return 0.0 if len(inputs) == len(self.config.inputs) else self.flow(inputs).held_rows * width
+
+    def _bushy(self, cost: Callable[[frozenset[int], frozenset[int]], float]) -> Tree:
         count = len(self.config.inputs)
         best: dict[frozenset[int], tuple[float, Tree]] = {
             frozenset({i}): (0.0, self.config.inputs[i].alias) for i in range(count)
@@ -132,7 +144,7 @@ class TreeModel:
             if len(inputs) > 1:
                 ways = (
                     (
-                        best[left][0] + best[inputs - left][0] + self.node_cpu_per_s(left, inputs - left),
+                        best[left][0] + best[inputs - left][0] + cost(left, inputs - left),
                         (best[left][1], best[inputs - left][1]),
                     )
                     for left in _list_splits(inputs)

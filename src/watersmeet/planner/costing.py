@@ -12,8 +12,9 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.algorithms import find_algorithm
 from watersmeet.planner.filters import fill_filters, selection_cost
+from watersmeet.planner.memory import STORED_RESULTS, estimate_window_memory
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
+from watersmeet.planner.plan_cost import CostedPlan, MemoryPart, OperatorCost, PlanCost
 from watersmeet.planner.workload import Workload
 
 
@@ -27,14 +28,14 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
         *join.operators,
         OperatorCost("emit", rows_out * profile.row_out_s, rows_out),
     )
-    rows, size = _estimate_base_state(workload)
-    cost = PlanCost(
-        operators,
-        rows + join.stored_rows,
-        size + join.stored_bytes,
-        rows_out,
-        comparisons_per_s=join.comparisons_per_s,
+    memory = (
+        *estimate_window_memory(config, workload, join.plan),
+        *([MemoryPart(STORED_RESULTS, "", join.stored_bytes)] if join.stored_bytes else []),
+        *find_algorithm(join.plan).indexes(config, workload, join.plan),
     )
+    rows = sum(each.held_rows.value for each in workload.inputs) + join.stored_rows
+    size = sum(part.size_bytes for part in memory)
+    cost = PlanCost(operators, rows, size, rows_out, comparisons_per_s=join.comparisons_per_s, memory=memory)
     return CostedPlan(join.plan, cost)
 
 
@@ -42,12 +43,6 @@ def _estimate_rows_out(config: JoinConfig, workload: Workload) -> float:
     return sum(
         workload.inputs[i].kept_per_s.value * _results_per_row(config, workload, i) for i in config.stream_inputs
     )
-
-
-def _estimate_base_state(workload: Workload) -> tuple[float, float]:
-    """Return rows and bytes of the base windows."""
-    rows = sum(each.held_rows.value for each in workload.inputs)
-    return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
 
 
 def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> list[OperatorCost]:

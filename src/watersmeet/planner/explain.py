@@ -162,6 +162,8 @@ class Explanation:
         )
         if cost.comparisons_per_s is not None:
             yield f"the loops compare {format_rate(cost.comparisons_per_s, 'rows')}"
+        if cost.memory:
+            yield f"memory: {_describe_memory(cost)}"
         shortfall = self.budget.shortfall(cost)
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
         if self.remedies is not None:
@@ -336,7 +338,7 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     found, trace = [context.add_engine_cost(context.workload, each) for each in search.costed], search.trace
     chosen = found[0]
     if plan is not None:
-        full = fill_plan(config, context.workload, profile, plan)
+        full = fill_plan(config, context.workload, profile, plan, context.budget.objective)
         chosen = context.cost_pinned(full, build_drop_boxes(bound, plan))
         plan = replace(full, orders=plan.orders)  # after shedding, other orders may be cheaper
         trace = (*trace, reason or "the plan is pinned")
@@ -404,10 +406,20 @@ def _cost_dict(cost: PlanCost) -> dict[str, Any]:
         "state_bytes": cost.state_bytes,
         "rows_out_per_s": cost.rows_out_per_s,
         "comparisons_per_s": cost.comparisons_per_s,
+        "memory": [
+            {"kind": part.kind, "source": part.source or None, "size_bytes": part.size_bytes} for part in cost.memory
+        ],
         "operators": [
             {"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.operators
         ],
     }
+
+
+def _describe_memory(cost: PlanCost) -> str:
+    sizes: dict[str, float] = {}
+    for part in cost.memory:
+        sizes[part.kind] = sizes.get(part.kind, 0.0) + part.size_bytes
+    return ", ".join(f"{kind} {format_bytes(size)}" for kind, size in sizes.items())
 
 
 def _shuffle_dict(shuffle: Shuffle) -> dict[str, Any]:

@@ -7,6 +7,7 @@ stays unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
@@ -16,20 +17,22 @@ from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.tactics.tactic import ANY
 from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.proposals import build_sized_index, list_index_kinds
+from watersmeet.planner.proposals import build_sized_index, join_trees, list_index_kinds
 from watersmeet.planner.workload import Workload
 
 
-def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
-    """Return the cheapest full plan that agrees with the pinned parts.
+def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan, objective: str = "cpu") -> Plan:
+    """Return the full plan that agrees with the pinned parts and needs the least CPU time, or the least memory.
 
     `config` is the join of this plan. If its algorithm cannot run any candidate, use the defaults that need no
     statistics.
     """
     parts = find_tactic(plan).parts
     plan = fill_intervals(config, plan, parts)
-    candidates = [cost_plan(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
-    for each in sorted(candidates, key=lambda each: each.cost.cpu_per_s):
+    candidates = [
+        cost_plan(config, workload, profile, each) for each in _fill_open_parts(config, workload, profile, plan)
+    ]
+    for each in sorted(candidates, key=lambda each: each.cost.rank(objective)):
         if can_run(config, each.plan):
             return fill_by_structure(config, each.plan, parts)
     return fill_by_structure(config, plan, parts)
@@ -44,9 +47,12 @@ def can_run(config: JoinConfig, plan: Plan) -> bool:
     return True
 
 
-def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with every choice of indexes for the windows for which it names none."""
+def _fill_open_parts(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with the proposed trees, or with every choice of indexes for the windows without one."""
     parts = find_tactic(plan).parts
+    if parts.has_tree and plan.tree is None and len(config.inputs) > 2:
+        yield from (replace(plan, tree=each.tree) for each in join_trees(config, workload, profile))
+        return
     windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []
     if not windows:
         yield plan

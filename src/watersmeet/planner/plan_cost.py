@@ -86,8 +86,20 @@ class JoinPrediction:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """Bytes of one kind (rows, expired rows, stored results, indexes) of one source, or of the whole plan."""
+
+    kind: str
+    source: str
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class PlanCost:
     """CPU seconds per second of stream by operator, bytes and rows of state, and rows out per second.
+
+    `state_rows` are the rows in the windows and the stored results. `state_bytes` is all memory of the plan, and
+    `memory` its parts: expired rows that are not evicted yet and indexes are among them.
 
     The estimates of a shedding aggregation are based on `combinations_per_s` combinations of kept rows. The field is
     None for every other query. `comparisons_per_s` are those of nested loops, and None for other algorithms.
@@ -99,6 +111,7 @@ class PlanCost:
     rows_out_per_s: float
     combinations_per_s: float | None = None
     comparisons_per_s: float | None = None
+    memory: tuple[MemoryPart, ...] = ()
 
     @property
     def answer_per_s(self) -> float:
@@ -109,6 +122,11 @@ class PlanCost:
     def cpu_per_s(self) -> float:
         """CPU seconds per second of all operators."""
         return sum(part.cpu_per_s for part in self.operators)
+
+    def rank(self, objective: str) -> tuple[float, float]:
+        """Return the resource to minimise, and the other one, which breaks ties."""
+        resources = self.cpu_per_s, self.state_bytes
+        return resources if objective == "cpu" else resources[::-1]
 
 
 @dataclass(frozen=True, slots=True)

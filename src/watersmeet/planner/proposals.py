@@ -84,10 +84,14 @@ def indexed_windows(config: JoinConfig, workload: Workload, profile: Profile) ->
 
 
 def join_trees(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
-    """Propose the best tree of two-input joins, bushy trees included. Selections run before every join."""
+    """Propose the fastest and the smallest tree of two-input joins, bushy ones included.
+
+    Selections run before every join.
+    """
     if len(config.inputs) < 3:
         return []
-    return [Plan("tree", tree=TreeModel(config, workload, profile).best_tree())]
+    model = TreeModel(config, workload, profile)
+    return [Plan("tree", tree=tree) for tree in dict.fromkeys((model.best_tree(), model.smallest_tree()))]
 
 
 def list_index_kinds(windows: int) -> list[tuple[str, ...]]:

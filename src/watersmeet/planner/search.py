@@ -24,17 +24,15 @@ from watersmeet.operators.window_join.config import JoinConfig, build_join_confi
 from watersmeet.operators.window_join.tactics.plan_defaults import fill_by_structure
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.operators.window_join.tactics.tactic import GLOBAL
-from watersmeet.planner.algorithms import PROPOSALS
+from watersmeet.planner.algorithms import PROPOSALS, find_algorithm
 from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.filling import can_run
+from watersmeet.planner.memory import BUCKET_BYTES, estimate_window_memory
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan
 from watersmeet.planner.proposals import Proposal
 from watersmeet.planner.workload import Workload
 from watersmeet.units import format_cores
-
-#: Bytes of a hash bucket: its start and its end.
-BUCKET_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +75,7 @@ def share_out_buckets(search: PlanSearch) -> PlanSearch:
     """
     if search.budget.memory_bytes is None:
         return search
-    windows = sum(each.held_rows.value * each.row_bytes.value for each in search.workload.inputs)
-    most = max(len(search.config.inputs), int((search.budget.memory_bytes - windows) / BUCKET_BYTES))
-    return replace(search, plans=tuple(_limit_buckets(search, plan, most) for plan in search.plans))
+    return replace(search, plans=tuple(_limit_buckets(search, plan) for plan in search.plans))
 
 
 def drop_what_cannot_run(search: PlanSearch) -> PlanSearch:
@@ -110,9 +106,7 @@ def cheapest_first(search: PlanSearch) -> PlanSearch:
     """
 
     def rank(each: CostedPlan) -> tuple[bool, float, float]:
-        cpu, memory = each.cost.cpu_per_s, each.cost.state_bytes
-        first, second = (cpu, memory) if search.budget.objective == "cpu" else (memory, cpu)
-        return search.budget.shortfall(each.cost) is not None, first, second
+        return search.budget.shortfall(each.cost) is not None, *each.cost.rank(search.budget.objective)
 
     return replace(search, costed=tuple(sorted(search.costed, key=rank)))
 
@@ -192,11 +186,22 @@ def _describe_rule(rule: Rule, before: PlanSearch, after: PlanSearch) -> str:
     )
 
 
-def _limit_buckets(search: PlanSearch, plan: Plan, most: int) -> Plan:
-    """Return the plan with at most `most` buckets in total."""
+def _limit_buckets(search: PlanSearch, plan: Plan) -> Plan:
+    """Return the plan with as many buckets as fit into the memory, besides everything else."""
     hashed = {alias: index.size for alias, index in plan.indexes if index.kind == "hash"}
-    if sum(hashed.values()) <= most:
+    if not hashed or search.budget.memory_bytes is None:
         return plan
+    needed = sum(
+        part.size_bytes
+        for part in (
+            *estimate_window_memory(search.config, search.workload, plan),
+            *find_algorithm(plan).indexes(search.config, search.workload, plan),
+        )
+    )
+    excess = math.ceil((needed - search.budget.memory_bytes) / BUCKET_BYTES)
+    if excess <= 0:
+        return plan
+    most = max(len(search.config.inputs), sum(hashed.values()) - excess)
     inputs = {alias: search.workload.inputs[search.config.aliases[alias]] for alias in hashed}
     total = sum(each.kept_per_s.value for each in search.workload.inputs)
     weights = {

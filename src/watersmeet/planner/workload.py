@@ -354,10 +354,14 @@ def length_to_seconds(length_us: float) -> float:
 
 
 def _estimate_stored_bytes(source: JoinInput, stats: StreamStats) -> Estimate:
-    """Estimate the bytes of a stored row: the columns that are read later, a time, and a code per key."""
+    """Estimate the bytes of a stored row.
+
+    It has the columns that are read later, a time, a code per key, and in some windows an end and a sequence number.
+    """
     whole = max(1, sum(_type_bytes(source.fields.field(name).type) for name in source.fields.names))
     kept = sum(_type_bytes(source.fields.field(name).type) for name in source.columns)
-    return derive(stats.row_bytes.value * kept / whole + 8 * (1 + len(source.keys)), stats.row_bytes)
+    numbers = 1 + len(source.keys) + source.has_ends + (source.row_limit is not None)
+    return derive(stats.row_bytes.value * kept / whole + 8 * numbers, stats.row_bytes)
 
 
 def _type_bytes(kind: pa.DataType) -> int:

@@ -93,7 +93,7 @@ class Job:
         about = self._explain("embedded")
         affordable = about.choose_shedding_plan(shed=bool(self.shed))
         if self.plan is not None:
-            return start_bound_run(self.bound, sources, affordable or self.plan, evaluate=evaluate, stats=self.stats)
+            return start_bound_run(self.bound, sources, affordable or about.plan, evaluate=evaluate, stats=self.stats)
         policy = self._policy if self.shed else None
         starting_plan = StartingPlan(affordable or about.plan, about.budget, policy)
         return start_bound_run(self.bound, sources, starting_plan=starting_plan, evaluate=evaluate, stats=self.stats)
@@ -179,7 +179,11 @@ class Job:
         """
         if self.budget is None and not self.shed:
             return self.plan
-        return self._explain(engine).choose_shedding_plan(shed=bool(self.shed)) or self.plan
+        about = self._explain(engine)
+        affordable = about.choose_shedding_plan(shed=bool(self.shed))
+        if affordable is not None or (self.plan is None and about.budget.objective == "cpu"):
+            return affordable
+        return about.plan
 
     @property
     def _policy(self) -> SheddingPolicy:

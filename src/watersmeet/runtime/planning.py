@@ -284,7 +284,11 @@ def _has_one_plan(bound: BoundQuery) -> bool:
 
 
 def _fill_pinned_plan(
-    bound: BoundQuery, sample: PlanningSample, declared_stats: Mapping[str, StreamStats], plan: Plan
+    bound: BoundQuery,
+    sample: PlanningSample,
+    declared_stats: Mapping[str, StreamStats],
+    plan: Plan,
+    objective: str = "cpu",
 ) -> Plan:
     """Fill the open parts of a pinned plan of a join."""
     config = compile_join_config(bound, plan)
@@ -298,7 +302,7 @@ def _fill_pinned_plan(
         _draw_samples(config, sample, declared_stats),
         sample.arrival_pattern(),
     )
-    return fill_plan(config, workload, current_profile(), plan)
+    return fill_plan(config, workload, current_profile(), plan, objective)
 
 
 def read_planning_input(
@@ -378,7 +382,7 @@ def explain_sample(  # noqa: PLR0913 - keyword-only options of a query
     """
     config = build_aggregate_config(bound).join if bound.is_aggregation else build_join_config(bound, Plan())
     if plan is not None and not bound.is_aggregation:
-        plan = _fill_pinned_plan(bound, sample, declared_stats, plan)
+        plan = _fill_pinned_plan(bound, sample, declared_stats, plan, (budget or Budget()).objective)
     return explain_bound_query(
         bound,
         _collect_stats(bound, sample, declared_stats, rates),

@@ -13,7 +13,7 @@ from watersmeet.operators.window_join.row_counter import RowCounter
 from watersmeet.operators.window_join.segments import SEGMENT_ROWS, SegmentedPane, SegmentLog, start_segment
 
 #: Panes up to this size are merged with a neighbour of similar size, so that n tiny batches leave O(log n) panes.
-_MERGE_ROWS = 1 << 16
+MERGE_ROWS = 1 << 16
 _MAX_PANES = 12
 #: Before a new pane is written to a checkpoint, its expired rows are evicted if the share of live rows is below this.
 REWRITE_BELOW_SHARE = 0.8
@@ -174,4 +174,4 @@ def _compact_panes(stored: list[SegmentedPane], retention_us: int, future_us: in
 
 def _should_merge(stored: list[SegmentedPane]) -> bool:
     older, newer = len(stored[-2].pane), len(stored[-1].pane)
-    return older <= 2 * newer and (older + newer <= _MERGE_ROWS or len(stored) > _MAX_PANES)
+    return older <= 2 * newer and (older + newer <= MERGE_ROWS or len(stored) > _MAX_PANES)
