@@ -28,10 +28,11 @@ ALL_FIVE = "COUNT(*) AS n, SUM(a.v) AS total, AVG(b.v) AS mean, MIN(b.s) AS firs
 #: partial groups in the other queries. `make test-long` runs all of them; `tests/runtime/test_bucketed_aggregation.py`
 #: runs generated ones without Spark.
 QUERIES = {
-    "the join key": (f"SELECT a.k, {ALL_FIVE} {JOINED} GROUP BY a.k EVERY 1 SECOND", 5),
+    "the join key": (f"SELECT a.k, {ALL_FIVE} {JOINED} GROUP BY a.k EVERY 1 SECOND EMIT SNAPSHOT", 5),
     "keys of both": (f"SELECT a.g, b.g AS h, {ALL_FIVE} {JOINED} GROUP BY a.g, b.g HAVING COUNT(*) > 1", 5),
     "keys of both, shown by what is not displayed": (
-        f"SELECT a.g, b.g AS h, MAX(a.v) AS most {TILED} GROUP BY a.g, b.g HAVING MOD(COUNT(*), 3) <> 0 EVERY 1 SECOND",
+        f"SELECT a.g, b.g AS h, MAX(a.v) AS most {TILED} GROUP BY a.g, b.g HAVING MOD(COUNT(*), 3) <> 0 EVERY 1 SECOND "
+        "EMIT CHANGES WITH OPERATIONS",
         5,
     ),
     "an expression over both": (
