@@ -239,12 +239,10 @@ def measure_loop_point(kind: str, rows: int, matches_per_row: int, repeats: int)
     batches, tally = generate_batches(rows, matches_per_row), WorkCounters(2)
     ran = run_batches(config, batches, tally)
     seconds = measure_cpu(lambda: run_batches(config, batches), repeats).seconds
-    held = sum(min(number, WINDOW_BATCHES) for number in range(BATCHES)) * 2 * rows
     updates = int(tally.inserts.sum() + tally.expirations.sum())
     compared, lookups = int(tally.comparisons.sum()), int(tally.probes.sum())
-    return LoopPoint(
-        kind, BATCHES * 2 * rows, held + BATCHES * 2 * rows, ran.results, compared, lookups, updates, seconds
-    )
+    laid_out = BATCHES * 2 * rows * (2 if kind == "hash" else 1)  # once flat, and once more into buckets
+    return LoopPoint(kind, BATCHES * 2 * rows, laid_out, ran.results, compared, lookups, updates, seconds)
 
 
 def measure_check_s(rows: int, repeats: int) -> float:

@@ -38,6 +38,7 @@ from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import GroupedRun, Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.tactics.tactic import DerivedState
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Structure
@@ -179,7 +180,7 @@ def _measure_join_and_layout(
 
 def _join_once(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> WorkCounters:
     tally = WorkCounters(len(config.inputs))
-    for _ in find_tactic(config.plan).compile_plan(config, config.plan)(config, old, new, tally):
+    for _ in find_tactic(config.plan).compile_plan(config, config.plan)(config, old, new, tally, DerivedState()):
         pass
     return tally
 

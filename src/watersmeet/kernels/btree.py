@@ -52,6 +52,7 @@ from watersmeet.kernels.tree_nodes import (
     move_to_previous,
     release_node,
     remove_entry,
+    renumber_node,
     take_free_node,
     write_rows,
 )
@@ -128,6 +129,18 @@ def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
     if leaf != header[ROOT] and nodes[leaf + COUNT] < (header[NODE_SIZE] + 1) // 2:
         _repair_leaf(nodes, header, leaf)
     return True
+
+
+@subroutine
+def renumber(nodes: Words, header: Words, dropped: int) -> None:
+    """Subtract a number from the row of every entry and separator. Their order stays the same.
+
+    Released nodes are renumbered as well, which does no harm: they are empty when they are taken again.
+    """
+    for leaf in range(header[USED]):
+        renumber_node(nodes, header, leaf * _leaf_words(header[NODE_SIZE]) + _HEAD, dropped)
+    for inner in range(1, header[USED_INNER] + 1):
+        renumber_node(nodes, header, nodes.size - inner * _inner_words(header[NODE_SIZE]) + _HEAD, dropped)
 
 
 @subroutine

@@ -70,7 +70,7 @@ class LoopSteps(NamedTuple):
 class LoopIndexes(NamedTuple):
     """Indexes on windows; the indexes of one window are adjacent.
 
-    Hash buckets are ranges of `placed_*`, in arrival order.
+    A hash bucket is a range of `placed_row` and `placed_value`, in arrival order, with room for more rows behind it.
     """
 
     of_window: Int64s  # indexes of window w are of_window[w] … of_window[w + 1]
@@ -80,7 +80,7 @@ class LoopIndexes(NamedTuple):
     bucket_at: Int64s
     heads: Int64s
     tails: Int64s
-    placed_at: Int64s
+    placed_at: Int64s  # where the buckets of an index's rows are in `placed_bucket`
     placed_row: Int64s
     placed_value: Int64s
     placed_bucket: Int64s  # by row, not by place
@@ -170,18 +170,40 @@ def fill_tree(kind: int, nodes: Int64s, header: Int64s, values: Int64s, node_row
         add_to_tree(kind, nodes, header, values[row], row)
 
 
+@kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT, INT)
+def insert_into_tree(kind: int, nodes: Int64s, header: Int64s, values: Int64s, first: int, stop: int) -> None:
+    """Insert the rows `first … stop - 1` of a window again, after they had been removed too early."""
+    for row in range(first, stop):
+        add_to_tree(kind, nodes, header, values[row], row)
+
+
+@kernel(INT, OUT_INT64, OUT_INT64, INT)
+def renumber_tree(kind: int, nodes: Int64s, header: Int64s, dropped: int) -> None:
+    """Subtract a number from the row of every entry, because the window dropped that many rows from its front."""
+    if kind == BTREE:
+        btree.renumber(nodes, header, dropped)
+    else:
+        ttree.renumber(nodes, header, dropped)
+
+
 @inlined_subroutine
 def insert_row(  # type: ignore[no-untyped-def] # numba infers
-    values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
-           tail, window, row
+    values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, placed_row, placed_value, tails,
+           nodes_at, nodes, headers, tail, window, row
 ):  # fmt: skip
-    """Insert an arriving row: it becomes the newest of its window and of its buckets, and an entry of its trees."""
+    """Insert an arriving row: it becomes the newest of its window and of its buckets, and an entry of its trees.
+
+    Its bucket has room for it: see `buckets.make_room`.
+    """
     tail[window] = row + 1
     for index in range(of_window[window], of_window[window + 1]):
+        value = values[column_at[window, index_column[index]] + row]
         if index_kind[index] == HASH:
-            tails[placed_bucket[placed_at[index] + row]] += 1
+            bucket = placed_bucket[placed_at[index] + row]
+            place = tails[bucket]
+            placed_row[place], placed_value[place] = row, value
+            tails[bucket] = place + 1
         else:
-            value = values[column_at[window, index_column[index]] + row]
             add_to_tree(index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row)
 
 

@@ -260,8 +260,8 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
             if expire_us > 0:
                 clock[NEXT_EXPIRATION] = (now // expire_us + 1) * expire_us
         insert_row(
-            values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes,
-            headers, tail, arriving[at], arriving_row[at]
+            values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, placed_row, placed_value,
+            tails, nodes_at, nodes, headers, tail, arriving[at], arriving_row[at]
         )  # fmt: skip
         if not clock[PENDING]:
             clock[PENDING], clock[PENDING_SINCE] = 1, now

@@ -189,3 +189,11 @@ def take_free_node(nodes: Words, header: Words, free: int) -> int:
 def release_node(nodes: Words, header: Words, free: int, node: int) -> None:
     nodes[node + LINK] = header[free]
     header[free] = node
+
+
+@subroutine
+def renumber_node(nodes: Words, header: Words, node: int, dropped: int) -> None:
+    """Subtract a number from the rows of a node's entries; words beyond the last entry do not matter."""
+    rows = node + header[ROOM]
+    for place in range(nodes[node + COUNT]):
+        nodes[rows + place] -= dropped

@@ -59,6 +59,7 @@ from watersmeet.kernels.tree_nodes import (
     move_to_previous,
     release_node,
     remove_entry,
+    renumber_node,
     take_free_node,
     write_rows,
 )
@@ -148,6 +149,16 @@ def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
             return True
     _repair(nodes, header, node)
     return True
+
+
+@subroutine
+def renumber(nodes: Words, header: Words, dropped: int) -> None:
+    """Subtract a number from the row of every entry. Their order stays the same.
+
+    Released nodes are renumbered as well, which does no harm: they are empty when they are taken again.
+    """
+    for node in range(header[USED]):
+        renumber_node(nodes, header, node * _node_words(header[NODE_SIZE]) + HEAD, dropped)
 
 
 @subroutine

@@ -1,8 +1,8 @@
 """Cost of nested loops: the papers' multi-way joins and indexed window joins, which share one kernel.
 
 A loop costs the rows it touches for every combination that reaches it: a whole window, a bucket, or a path down a tree
-and the matches. Every batch lays out the windows flat and rebuilds their indexes from the old rows, because only the
-base windows are stored.
+and the matches. Rows and indexes are kept between batches. So a batch lays out its new rows only, and each row enters
+and leaves the index of its window once.
 
 Comparisons between two inputs run inside the loops. Any other predicate is evaluated on the partial matches of the loop
 that binds its inputs, between two stages of the nest, and each evaluation costs.
@@ -184,16 +184,10 @@ class LoopsModel:
             estimate, index = self.workload.inputs[each.number], self._index(each.number)
             held, kept = self._held_rows(each.number), estimate.kept_per_s.value
             path = PATH_ROWS[index.kind](max(held, 1.0), index.size) if index.kind in PATH_ROWS else 1.0
-            weights = self.profile.structure(index.kind)
-            updates = 2 * kept * path * weights.update_s
+            updates = 2 * kept * path * self.profile.structure(index.kind).update_s
             parts.append(OperatorCost(f"store {each.alias} as {index.kind}", updates, kept))
-            laid_out = held + kept * self.workload.arrivals.batch_s
-            layout = laid_out * self.profile.layout_s + (
-                held * path * weights.update_s if index.kind != "list" else 0.0
-            )
-            if index.kind == "hash":
-                layout += laid_out * self.profile.layout_s + index.size * self.profile.layout_s
-            parts.append(OperatorCost(f"lay out {each.alias}", layout * batches, laid_out * batches))
+            copies = 2 if index.kind == "hash" else 1
+            parts.append(OperatorCost(f"lay out {each.alias}", copies * kept * self.profile.layout_s, kept))
         parts.append(OperatorCost("batches of loops", self.profile.loops_batch_s * batches * self._stages, batches))
         return parts
 

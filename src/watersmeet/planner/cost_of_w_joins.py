@@ -144,8 +144,17 @@ class WJoinModel:
         return seconds
 
     def upkeep_costs(self) -> list[OperatorCost]:
-        """Return the cost of the buffers, which every batch lays out again, as nested loops do."""
-        return self._loops_model.upkeep_costs()
+        """Return the cost of the buffers, which every batch lays out again."""
+        batches = 1 / self.workload.arrivals.batch_s
+        again = [
+            OperatorCost(
+                f"lay out the old rows of {each.alias}",
+                self.workload.filled_rows(self.config, each.number) * self.profile.layout_s * batches,
+                self.workload.filled_rows(self.config, each.number) * batches,
+            )
+            for each in self.config.inputs
+        ]
+        return [*self._loops_model.upkeep_costs(), *again]
 
     def _order(self, origin: int) -> list[int]:
         count = len(self.config.inputs)

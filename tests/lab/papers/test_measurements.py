@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.tactics.tactic import DerivedState
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.effort import Effort
@@ -81,7 +82,7 @@ def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
     case = structure_costs.build_join_case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
     tally = WorkCounters(2)
     for _, found in find_tactic(case.config.plan).compile_plan(case.config, case.config.plan)(
-        case.config, case.old, case.new, tally
+        case.config, case.old, case.new, tally, DerivedState()
     ):
         assert not found.rows[0].size, "keys never match"
     assert tally.inserts.tolist() == [200, 500]

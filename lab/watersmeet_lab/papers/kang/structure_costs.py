@@ -22,6 +22,7 @@ from watersmeet.calibration.measurement import A, B, build_join_config, build_wi
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.tactics.tactic import DerivedState
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import LETTERS, TwoStreams, WindowLoad
 from watersmeet.planner.models.profile import Structure
@@ -107,7 +108,7 @@ def _measure_in_turns(effort: Effort, cases: Mapping[str, JoinCase]) -> dict[str
 def _time_join(each: JoinCase, new: dict[int, Pane]) -> float:
     search = find_tactic(each.config.plan).compile_plan(each.config, each.config.plan)
     start = time.process_time()
-    for _ in search(each.config, each.old, new, WorkCounters(2)):
+    for _ in search(each.config, each.old, new, WorkCounters(2), DerivedState()):
         pass
     return time.process_time() - start
 

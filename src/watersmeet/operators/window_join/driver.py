@@ -66,15 +66,15 @@ def iter_join_batch(
     on_time = {i: drop_late_rows(batch, watermark_us) for i, batch in batches.items()}
     tally = WorkCounters(len(state.inputs))
     released, inputs = _release_inputs(config, state, on_time, future_us, tally.timer)
-    derived = DerivedState(state.derived if find_tactic(config.plan).resume_plan is not None else None)
+    derived = DerivedState(state.derived)
     result_rows = 0
     bounds = list(split_by_time([released[i] for i in config.stream_inputs], config))
     for before_us, new, timer in parallel.prefetch_next(_build_panes(config, released, bounds)):
         tally.timer.add(timer)
+        horizon_us = derived.horizon_us = min(before_us, future_us)
         for batch in _join(config, inputs, new, tally, derived):
             result_rows += batch.num_rows
             yield batch
-        horizon_us = min(before_us, future_us)
         inputs = [
             _add_pane(config.inputs[i], each, new[i], horizon_us, tally.timer) if i in new else each
             for i, each in enumerate(inputs)
@@ -156,8 +156,8 @@ def _join(
 ) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
-    search = find_tactic(config.plan).search(config, derived)
-    found = tally.timer.measure_items(PROBE, search(config, [each.panes for each in inputs], new, tally))
+    search = find_tactic(config.plan).compile_plan(config, config.plan)
+    found = tally.timer.measure_items(PROBE, search(config, [each.panes for each in inputs], new, tally, derived))
     nonempty = (each for each in found if len(each[1]))
     for batch, timer in parallel.pipelined_map(
         partial(_materialize_timed, config), nonempty, lambda each: len(each[1])

@@ -40,6 +40,18 @@ class GroupedRun:
 
 
 @dataclass(frozen=True)
+class RowNumbers:
+    """Numbers of a pane's rows in data derived from them; −1 for rows that are not part of it."""
+
+    values: Int64s
+
+    @cached_property
+    def order(self) -> Int64s | None:
+        """The rows by number, or None if they are in this order."""
+        return None if is_sorted(self.values) else np.argsort(self.values, kind="stable")
+
+
+@dataclass(frozen=True)
 class Pane:
     """Rows of one input in time order.
 
@@ -57,6 +69,7 @@ class Pane:
     stale_ends: int = field(default=0, compare=False)  # rows whose end was set after the access paths were built
     _runs: dict[tuple[int, ...], GroupedRun] = field(default_factory=dict, compare=False, repr=False)
     _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
+    _numbers: dict[object, RowNumbers] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return self.times.size
@@ -91,6 +104,18 @@ class Pane:
             filled = values if not values.null_count else values.fill_null(pa.scalar(0).cast(values.type, safe=False))
             found = self._ranges[expr] = encode_ordered(filled), valid
         return found
+
+    def number_rows(self, owner: object, numbers: Int64s) -> None:
+        """Note the numbers that the owner of derived data gave to the rows. Those of another owner are forgotten.
+
+        Rows keep their numbers when panes are merged or cut, so derived data finds its rows again.
+        """
+        self._numbers.clear()
+        self._numbers[owner] = RowNumbers(numbers)
+
+    def numbers_of(self, owner: object) -> RowNumbers | None:
+        """Return the numbers that an owner of derived data gave to the rows, or None if it does not know them."""
+        return self._numbers.get(owner)
 
     def replace_ends(self, ends: Int64s, changed: int) -> Pane:
         """Return the same rows, `changed` of them with an earlier end.
@@ -129,6 +154,7 @@ class Pane:
             codes={c: codes[chosen] for c, codes in self.codes.items()},
             ends=None if self.ends is None else self.ends[chosen],
             seqs=None if self.seqs is None else self.seqs[chosen],
+            _numbers={owner: RowNumbers(each.values[chosen]) for owner, each in self._numbers.items()},
         )
 
 
@@ -148,7 +174,14 @@ def concat_panes(panes: list[Pane]) -> Pane:
         codes={c: np.concatenate([pane.codes[c] for pane in panes]) for c in first.codes},
         ends=None if first.ends is None else np.concatenate([_require(pane.ends) for pane in panes]),
         seqs=None if first.seqs is None else np.concatenate([_require(pane.seqs) for pane in panes]),
+        _numbers=_concat_numbers(panes),
     )
+
+
+def _concat_numbers(panes: list[Pane]) -> dict[object, RowNumbers]:
+    """Return the numbers of all rows, if one owner numbered all panes."""
+    owners = set(panes[0]._numbers).intersection(*(pane._numbers for pane in panes))
+    return {owner: RowNumbers(np.concatenate([pane._numbers[owner].values for pane in panes])) for owner in owners}
 
 
 def is_sorted(times: Int64s) -> bool:

@@ -71,7 +71,7 @@ class Profile:
     per batch, `probe_batch_s` per pane that a batch probes. `group_s` is the cost per group visited in an aggregation
     set.
 
-    Nested loops: `loop_match_s` per row passed to the next loop, `layout_s` per row laid out for a batch, `scan_s` per
+    Nested loops: `loop_match_s` per row passed to the next loop, `layout_s` per new row laid out, `scan_s` per
     row whose times and conditions are tested, `loops_batch_s` per batch. `node_batch_s` is the cost of a batch at a
     node of a join tree. `early` holds the weights of an aggregation over a join.
     """

@@ -38,6 +38,7 @@ from watersmeet.operators.window_join.matches import (
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.tactic import (
     PER_ORIGIN,
+    DerivedState,
     OpenParts,
     Reach,
     Search,
@@ -70,7 +71,11 @@ def prepare_runs(config: JoinConfig, new: dict[int, Pane]) -> None:
 
 
 def search_runs(
-    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: WorkCounters
+    config: JoinConfig,
+    old: list[tuple[Pane, ...]],
+    new: dict[int, Pane],
+    tally: WorkCounters,
+    derived: DerivedState,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
     """Yield the matches of each origin in turn, by the batch rule.
 
@@ -78,6 +83,7 @@ def search_runs(
     inputs gives the same matches. The input with the most new rows comes last here: its rows probe others and are not
     probed. Their run is therefore built in the next batch at the earliest, if the rows are kept until then.
     """
+    derived.take()  # the access paths of this tactic belong to the panes
     old_only = [Panes(panes) for panes in old]
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else old_only[i] for i, panes in enumerate(old)]
     ranks = {i: rank for rank, i in enumerate(_sort_by_new_rows(config, new))}

@@ -53,30 +53,26 @@ class NodeResults:
 
 
 def compile_plan(config: JoinConfig, plan: Plan) -> Search:
-    """Check the tree of a plan, and return the search without results of earlier batches."""
-    return resume_plan(config, plan, DerivedState())
-
-
-def resume_plan(config: JoinConfig, plan: Plan, derived: DerivedState) -> Search:
-    """Check the tree of a plan, and return the search with the node results of earlier batches, if any."""
+    """Check the tree of a plan, and return the search."""
     refuse_options(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     tree = plan.tree
     if tree is None:
         raise refuse(plan, "it needs the tree of its joins", hint='write tree=(("a", "b"), "c")')
     if sorted(tree_leaves(tree)) != sorted(config.aliases):
         raise refuse(plan, f"its tree must have each source as a leaf once: {listing(list(config.aliases))}")
-    return partial(_search, tree, derived)
+    return partial(_search, tree)
 
 
 def _search(
     tree: Tree,
-    derived: DerivedState,
     config: JoinConfig,
     old: list[tuple[Pane, ...]],
     new: dict[int, Pane],
     tally: WorkCounters,
+    derived: DerivedState,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
-    stored = derived.value if isinstance(derived.value, NodeResults) and derived.value.tree == tree else None
+    known = derived.take()
+    stored = known if isinstance(known, NodeResults) and known.tree == tree else None
     batch = _TreeBatch(config, old, new, tally, {} if stored is None else _evict_expired(config, old, stored))
     for found in batch.new_rows(tree):
         if len(found):
@@ -227,6 +223,5 @@ TREE = Tactic(
     compile_plan,
     OpenParts(has_tree=True),
     kernel_thetas=False,
-    resume_plan=resume_plan,
 )
 TACTICS = (TREE,)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr, sources_of
 from watersmeet.kernels.loop_state import (
-    LEVEL,
     NEXT_ARRIVAL,
     NEXT_PARTIAL,
     LoopArrivals,
@@ -36,6 +35,7 @@ from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PartialMatches, gather_column
+from watersmeet.operators.window_join.tactics.live_rows import RowFinder
 from watersmeet.operators.window_join.tactics.tactic import Reach
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
@@ -45,9 +45,9 @@ MAX_MATCHES = 1 << 16
 
 @dataclass(frozen=True)
 class StageRunner:
-    """Consecutive loop levels, with their own windows and indexes.
+    """Consecutive loop levels, with their own indexes and progress.
 
-    Rows enter and leave these as in every other stage.
+    Rows enter and leave their windows as in every other stage.
     """
 
     levels: range
@@ -73,10 +73,8 @@ class StageRunner:
                 following = next(partials, None) if more else None
                 if following is not None:
                     partial, clock[NEXT_PARTIAL] = following, 0
-                elif clock[LEVEL] < self.levels[0]:
-                    return  # there are no more partial matches, and no loop is open
                 else:
-                    more = False
+                    more = False  # the other rows of the batch still arrive and expire
             bounds = np.array([self.levels[0], self.levels[-1], partial.shape[1], more, partials is None], np.int64)
             used = join_arrivals(
                 self.windows,
@@ -106,27 +104,13 @@ class StagedPredicates:
     config: JoinConfig
     orders: tuple[tuple[int, ...], ...]
     reach: Reach
+    finders: list[RowFinder]
     tally: WorkCounters
     dropped: NDArray[np.int64] = field(init=False)  # by origin and window of the loop after which they were tested
     raised: dict[Expr, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dropped = np.zeros((len(self.orders), len(self.orders)), np.int64)
-
-    @property
-    def stage_levels(self) -> list[range]:
-        """Ranges of loop levels without a predicate to test in between."""
-        last = len(self.orders) - 1
-        levels = {
-            self._binding_level(origin, check)
-            for origin, order in enumerate(self.orders)
-            if order
-            for check in self.config.residuals
-        }
-        return [
-            range(start, stop)
-            for start, stop in pairwise([0, *sorted(level + 1 for level in levels if level < last), last + 1])
-        ]
 
     def filter_matches(self, matches: Iterator[Rows], level: int) -> Iterator[Rows]:
         """Yield the partial matches of the loops up to `level` that fail no predicate bound there."""
@@ -136,14 +120,15 @@ class StagedPredicates:
                 checks = self._predicates_at(origin, level)
                 if checks:
                     at = np.flatnonzero(rows[-1] == origin)
-                    keep[at] = self._test(origin, level, rows, at, checks)
+                    keep[at] = False
+                    keep[self._test(origin, level, rows, at, checks)] = True
             if keep.any():
                 yield rows if keep.all() else np.ascontiguousarray(rows[:, keep])
 
     def split_by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, PartialMatches]]:
         """Yield (origin, matches of that origin) over the inputs bound so far."""
         for origin in _list_origins(rows):
-            yield origin, self._select_matches(origin, level, rows, np.flatnonzero(rows[-1] == origin))
+            yield origin, self._select_matches(origin, level, rows, np.flatnonzero(rows[-1] == origin))[0]
 
     def final_predicates(self, origin: int) -> tuple[Expr, ...]:
         """Return the predicates to test on complete matches of an origin."""
@@ -151,24 +136,48 @@ class StagedPredicates:
 
     def _test(
         self, origin: int, level: int, rows: Rows, at: NDArray[np.int64], checks: tuple[Expr, ...]
-    ) -> NDArray[np.bool_]:
-        matches = self._select_matches(origin, level, rows, at)
+    ) -> NDArray[np.int64]:
+        """Return those of the positions whose matches fail no predicate."""
+        matches, at = self._select_matches(origin, level, rows, at)
         test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, matches, column), len(matches))
         self.raised |= dict.fromkeys(test.raised)
         self.tally.tested[origin] += len(matches)
         self.dropped[origin, self.orders[origin][level]] += len(matches) - np.count_nonzero(test.keep)
-        return test.keep
+        return at[test.keep]
 
-    def _select_matches(self, origin: int, level: int, rows: Rows, at: NDArray[np.int64]) -> PartialMatches:
-        """Return the matches at these positions, with the inputs that the origin's loops up to a level have bound."""
-        return PartialMatches({i: rows[i][at] for i in self.orders[origin][: level + 1]}, {}, None, None)
+    def _select_matches(
+        self, origin: int, level: int, rows: Rows, at: NDArray[np.int64]
+    ) -> tuple[PartialMatches, NDArray[np.int64]]:
+        """Return the matches at these positions, with the inputs that the origin's loops up to a level have bound.
+
+        Matches with a row that has left the panes are left out: they are in no result. The positions of the others come
+        second.
+        """
+        found = {i: self.finders[i].find(rows[i][at]) for i in self.orders[origin][: level + 1]}
+        there = np.logical_and.reduce([hit for _, hit in found.values()])
+        if there.all():
+            return PartialMatches({i: own for i, (own, _) in found.items()}, {}, None, None), at
+        return PartialMatches({i: own[there] for i, (own, _) in found.items()}, {}, None, None), at[there]
 
     def _predicates_at(self, origin: int, level: int) -> tuple[Expr, ...]:
-        return tuple(check for check in self.config.residuals if self._binding_level(origin, check) == level)
+        return tuple(
+            check for check in self.config.residuals if _binding_level(self.config, self.orders[origin], check) == level
+        )
 
-    def _binding_level(self, origin: int, check: Expr) -> int:
-        """Return the innermost loop whose input the predicate reads."""
-        return max(self.orders[origin].index(self.config.aliases[alias]) for alias in sources_of(check))
+
+def list_stage_levels(config: JoinConfig, orders: tuple[tuple[int, ...], ...]) -> list[range]:
+    """List the ranges of loop levels without a predicate to test in between."""
+    last = len(orders) - 1
+    levels = {_binding_level(config, order, check) for order in orders if order for check in config.residuals}
+    return [
+        range(start, stop)
+        for start, stop in pairwise([0, *sorted(level + 1 for level in levels if level < last), last + 1])
+    ]
+
+
+def _binding_level(config: JoinConfig, order: tuple[int, ...], check: Expr) -> int:
+    """Return the innermost loop whose input the predicate reads."""
+    return max(order.index(config.aliases[alias]) for alias in sources_of(check))
 
 
 def _list_origins(rows: Rows) -> list[int]:

@@ -1,7 +1,8 @@
-"""The engine of nested-loop joins: it flattens panes into arrays, builds indexes, and runs the loop kernel in stages.
+"""The engine of nested-loop joins: it keeps rows and indexes between batches, and runs the loop kernel in stages.
 
-A `LoopPlan` fixes the order of the loops per origin, the index of each window and the two intervals. Hash buckets are
-ranges in arrival order. Trees are node arenas.
+A `LoopPlan` fixes the order of the loops per origin, the index of each window and the two intervals. Rows and indexes
+are derived from the panes (`live_rows`, `live_indexes`). A batch appends its rows and lets them arrive. The engine
+derives everything again after a restart, after a change of the plan, and when a batch runs again.
 """
 
 from __future__ import annotations
@@ -13,35 +14,32 @@ from itertools import pairwise
 import numpy as np
 
 from watersmeet.algebra.plan import Index, Plan
-from watersmeet.algebra.windows import FOREVER_US, MAX_TIME_US
-from watersmeet.kernels import btree, ttree
 from watersmeet.kernels.loop_state import (
     AT_LEAST,
     AT_MOST,
-    BTREE,
+    CLOCK,
     EQUAL,
-    HASH,
     LESS,
-    LOWEST,
+    LEVEL,
     MORE,
-    TTREE,
+    NEXT_EVALUATION,
+    NEXT_EXPIRATION,
     UNEQUAL,
     LoopArrivals,
     LoopCounters,
-    LoopIndexes,
     LoopProgress,
     LoopSteps,
     LoopWindows,
     Rows,
-    fill_tree,
 )
 from watersmeet.kernels.loop_state import LoopCursors as LoopState
-from watersmeet.kernels.tree_nodes import HEADER
-from watersmeet.operators.window_join.config import JoinConfig, JoinInput
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PartialMatches, recheck_matches
 from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
-from watersmeet.operators.window_join.tactics.loop_stages import StagedPredicates, StageRunner
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, refuse, resolve_aliases
+from watersmeet.operators.window_join.tactics.live_indexes import LiveIndexes, allocate_indexes
+from watersmeet.operators.window_join.tactics.live_rows import LiveHandle, LiveRows, derive_rows
+from watersmeet.operators.window_join.tactics.loop_stages import StagedPredicates, StageRunner, list_stage_levels
+from watersmeet.operators.window_join.tactics.tactic import DerivedState, Reach, Search, refuse, resolve_aliases
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
 OP_CODES = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
@@ -139,27 +137,33 @@ def build_search(loops: LoopPlan) -> Search:
     """Return the search that runs a loop plan."""
 
     def search(
-        config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: WorkCounters
+        config: JoinConfig,
+        old: list[tuple[Pane, ...]],
+        new: dict[int, Pane],
+        tally: WorkCounters,
+        derived: DerivedState,
     ) -> Iterator[tuple[Reach, PartialMatches]]:
         reach = {i: Panes((*panes, new[i]) if i in new and len(new[i]) else panes) for i, panes in enumerate(old)}
-        if not all(len(panes) for panes in reach.values()):
-            return
-        windows, arrivals = _flatten_windows(config, reach, new), _merge_arrivals(config, reach, new)
+        engine = _resume_engine(config, loops, old, new, derived.take())
+        arrivals = engine.start_batch(old, new)
         counters = LoopCounters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
-        predicates = StagedPredicates(config, loops.orders, reach, tally)
-        stages: list[StageRunner] = []
-        matches: Iterator[Rows] | None = None
-        for levels in predicates.stage_levels:
-            progress = _start_progress(config, reach, new, windows, arrivals, loops)
-            indexes, steps = build_indexes(config, loops, levels, _flatten_steps(config, loops), windows, progress)
-            stage = StageRunner(
-                levels, windows, arrivals, steps, indexes, progress, _allocate_loops(windows, indexes), counters
+        predicates = StagedPredicates(config, loops.orders, reach, engine.rows.locate(reach), tally)
+        # Without rows in every window there is no match: rows only arrive and expire.
+        matches: Iterator[Rows] | None = None if all(len(panes) for panes in reach.values()) else iter(())
+        for stage in engine.stages:
+            runner = StageRunner(
+                stage.levels,
+                engine.windows,
+                arrivals,
+                stage.steps,
+                stage.indexes.arrays,
+                stage.progress,
+                stage.nest,
+                counters,
             )
-            stages.append(stage)
-            found = stage.run(matches, loops.evaluate_us, loops.expire_us)
-            matches = predicates.filter_matches(found, levels[-1]) if levels[-1] < len(old) - 1 else found
+            found = runner.run(matches, loops.evaluate_us, loops.expire_us)
+            matches = predicates.filter_matches(found, stage.levels[-1]) if stage is not engine.stages[-1] else found
         compared = frozenset(range(len(config.classes.keys)))
-        before = stages[0].progress.tail.copy()
         for rows in matches or ():
             for origin, origin_matches in predicates.split_by_origin(rows, len(old) - 1):
                 yield (
@@ -173,99 +177,152 @@ def build_search(loops: LoopPlan) -> Search:
                         tally.tested[origin : origin + 1],
                     ),
                 )
-        _count_work(tally, loops, counters, predicates.dropped, stages[0].progress, before)
+        _count_work(tally, loops, counters, predicates.dropped)
+        tally.inserts += np.bincount(arrivals.input, minlength=len(old))
+        tally.expirations += engine.count_expired()
+        derived.value = engine.finish_batch(derived.horizon_us)
 
     return search
 
 
-def _flatten_windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> LoopWindows:
-    count = len(config.inputs)
-    offsets = np.cumsum([0, *(len(reach[i]) for i in range(count))]).astype(np.int64)
-    columns = len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs)
-    column_at = np.full((count, max(1, columns)), -1, np.int64)
-    values: list[Int64s] = []
-    at = 0
-    for each in config.inputs:
-        for column, parts in _value_columns(each, reach[each.number].panes):
-            column_at[each.number, column] = at
-            values += parts
-            at += len(reach[each.number])
-    return LoopWindows(
-        offsets=offsets,
-        times=np.concatenate([_loop_times(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
-        ends=np.concatenate([_loop_ends(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
-        ranks=_rank_arrivals(config, reach, new, offsets),
-        values=np.concatenate(values) if values else np.zeros(1, np.int64),
-        column_at=column_at,
+@dataclass
+class StageState:
+    """Consecutive loop levels with their indexes and their progress, kept between batches."""
+
+    levels: range
+    steps: LoopSteps
+    indexes: LiveIndexes
+    progress: LoopProgress
+    nest: LoopState
+
+    def drop_front(self, dropped: Int64s) -> None:
+        """Renumber the rows of windows that dropped rows from their front."""
+        self.indexes.drop_front(dropped)
+        self.progress.oldest[:] -= dropped
+        self.progress.tail[:] -= dropped
+
+    def start_batch(self, rows: LiveRows, first_us: int, loops: LoopPlan, *, steps_back: bool) -> None:
+        """Set the clock to the first arrival. If time steps back, expired rows that it can match return."""
+        progress = self.progress
+        progress.evaluated[:] = progress.tail
+        progress.clock[:] = 0
+        progress.clock[LEVEL] = -1
+        progress.clock[NEXT_EVALUATION] = _next_multiple(first_us, loops.evaluate_us)
+        progress.clock[NEXT_EXPIRATION] = _next_multiple(first_us, loops.expire_us)
+        for window in rows.config.stream_inputs if steps_back else ():
+            first, oldest = int(rows.first[window]), int(progress.oldest[window])
+            kept = first + rows.count_expired(window, first, oldest, first_us)
+            self.indexes.take_back(window, kept, oldest)
+            progress.oldest[window] = kept
+        self.indexes.make_room(progress.oldest, progress.tail)
+
+
+@dataclass
+class LoopEngine:
+    """Rows, indexes and progress of nested loops. `version` changes whenever a batch starts.
+
+    `expired` is the number of rows of each window that have expired, since the engine was built. `ranked` are the
+    places of the rows that arrived in the last batch.
+    """
+
+    loops: LoopPlan
+    rows: LiveRows
+    windows: LoopWindows
+    stages: list[StageState]
+    expired: Int64s
+    ranked: Int64s
+    version: int = 0
+
+    def start_batch(self, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> LoopArrivals:
+        """Append the new rows, and let all stages wait for the first of them. Return them in order of arrival."""
+        self.version += 1
+        rows, config = self.rows, self.rows.config
+        self.windows.ranks[self.ranked] = -1
+        dropped = rows.move_to_front(new)
+        for stage in self.stages:
+            stage.drop_front(dropped)
+        for each in config.inputs:
+            if each.row_limit is not None:
+                rows.refresh_ends(each.number, old[each.number])
+        arrivals = _merge_arrivals(config, rows.tail, new)
+        first_us = min(int(pane.times[0]) for pane in new.values() if len(pane))
+        steps_back = first_us < rows.latest_us
+        for i, pane in new.items():
+            rows.append(i, pane)
+        self.ranked = rows.offsets[arrivals.input] + arrivals.row
+        self.windows.ranks[self.ranked] = np.arange(arrivals.input.size)
+        for stage in self.stages:
+            stage.start_batch(rows, first_us, self.loops, steps_back=steps_back)
+        return arrivals
+
+    def finish_batch(self, horizon_us: int) -> LiveHandle:
+        """Release rows that no later row can match, and return the engine as the derived data of the next state."""
+        self.rows.release_rows(horizon_us, np.min([stage.progress.oldest for stage in self.stages], axis=0))
+        return LiveHandle(self, self.version)
+
+    def count_expired(self) -> Int64s:
+        """Return how many rows have expired since the last call. A row that returned counts once."""
+        now: Int64s = np.maximum(self.rows.base + self.stages[0].progress.oldest, self.expired)
+        count, self.expired = now - self.expired, now
+        return count
+
+
+def _resume_engine(
+    config: JoinConfig, loops: LoopPlan, old: list[tuple[Pane, ...]], new: dict[int, Pane], derived: object
+) -> LoopEngine:
+    """Return the engine of the batch before, or a new one if that ran another plan or belongs to another state."""
+    if isinstance(derived, LiveHandle) and isinstance(derived.engine, LoopEngine):
+        engine = derived.engine
+        if (
+            derived.version == engine.version
+            and engine.loops == loops
+            and engine.rows.knows_all(old)
+            and engine.rows.has_room(new)
+        ):
+            return engine
+    rows = derive_rows(config, old, new)
+    windows = LoopWindows(
+        offsets=rows.offsets,
+        times=rows.times,
+        ends=rows.ends,
+        ranks=np.full(int(rows.offsets[-1]), -1, np.int64),
+        values=rows.values,
+        column_at=rows.column_at,
         later_by=np.array(config.bounds.later_by_us, np.int64),
         keep=np.array([each.retention_us for each in config.inputs], np.int64),
     )
+    levels = list_stage_levels(config, loops.orders)
+    stages = [_build_stage(config, loops, each, rows) for each in levels]
+    return LoopEngine(loops, rows, windows, stages, np.zeros(len(old), np.int64), np.empty(0, np.int64))
 
 
-def _loop_times(source: JoinInput, pane: Pane) -> Int64s:
-    """Return the row times. Rows of a relation are earlier than all others, so they are never the latest of a match."""
-    return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
+def _build_stage(config: JoinConfig, loops: LoopPlan, levels: range, rows: LiveRows) -> StageState:
+    probed = _list_probed_columns(config, loops, levels)
+    indexes = allocate_indexes(rows, probed, loops.indexes)
+    oldest, tail = np.zeros(len(config.inputs), np.int64), rows.tail.copy()
+    indexes.fill(oldest, tail)
+    progress = LoopProgress(oldest, tail.copy(), tail, np.zeros(CLOCK, np.int64))
+    steps = _set_access(config, loops, levels, _flatten_steps(config, loops), probed)
+    return StageState(levels, steps, indexes, progress, _allocate_loops(rows, indexes))
 
 
-def _loop_ends(source: JoinInput, pane: Pane) -> Int64s:
-    """Return the last instant of each row's validity; the lowest time for rows whose NULL fails a comparison."""
-    ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
-    for _, expr in source.ranges:
-        ends = np.where(pane.range_codes(expr)[1], ends, LOWEST)
-    return ends
-
-
-def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple[int, list[Int64s]]]:
-    for column, _ in source.keys:
-        yield column, [pane.codes[column] for pane in panes]
-    for column, expr in source.ranges:
-        yield column, [pane.range_codes(expr)[0] for pane in panes]
-
-
-def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> LoopArrivals:
+def _merge_arrivals(config: JoinConfig, before: Int64s, new: dict[int, Pane]) -> LoopArrivals:
     """Return the new rows of all inputs by time, and by input number for equal times."""
     times = [new[i].times for i in config.stream_inputs]
     inputs = np.repeat(np.array(config.stream_inputs, np.int64), [each.size for each in times])
-    rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.stream_inputs]
+    rows = [np.arange(before[i], before[i] + len(new[i])) for i in config.stream_inputs]
     order = np.argsort(np.concatenate(times), kind="stable")
     return LoopArrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
-
-
-def _rank_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
-    ranks = np.full(int(offsets[-1]), -1, np.int64)
-    arrivals = _merge_arrivals(config, reach, new)
-    ranks[offsets[arrivals.input] + arrivals.row] = np.arange(arrivals.input.size)
-    return ranks
-
-
-def _start_progress(
-    config: JoinConfig,
-    reach: Reach,
-    new: dict[int, Pane],
-    windows: LoopWindows,
-    arrivals: LoopArrivals,
-    loops: LoopPlan,
-) -> LoopProgress:
-    old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
-    first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
-    clock = np.array(
-        [0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0, 0], np.int64
-    )
-    return LoopProgress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
 
 
 def _next_multiple(time_us: int, interval_us: int) -> int:
     return (time_us // interval_us + 1) * interval_us if interval_us else 0
 
 
-def _allocate_loops(windows: LoopWindows, indexes: LoopIndexes) -> LoopState:
+def _allocate_loops(rows: LiveRows, indexes: LiveIndexes) -> LoopState:
     """Return closed loops, with room for the largest answer of a tree."""
-    count = windows.keep.size
-    most = (
-        max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0)
-        if indexes.nodes.size
-        else 0
-    )
+    count = rows.tail.size
+    most = int(np.diff(rows.offsets).max()) if indexes.arrays.nodes.size else 0
     chosen, cursor, stop, kind, key = (np.zeros(count, np.int64) for _ in range(5))
     bounds, candidates = np.zeros((count, 5), np.int64), np.zeros((count, max(1, most)), np.int64)
     return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
@@ -286,18 +343,10 @@ def _flatten_steps(config: JoinConfig, loops: LoopPlan) -> LoopSteps:
     return LoopSteps(order, access, spans, *(np.array(values, np.int64) for values in fields))
 
 
-def _count_work(
-    tally: WorkCounters,
-    loops: LoopPlan,
-    counters: LoopCounters,
-    dropped: Int64s,
-    progress: LoopProgress,
-    before: Int64s,
-) -> None:
-    """Add the work of a search to the counters.
+def _count_work(tally: WorkCounters, loops: LoopPlan, counters: LoopCounters, dropped: Int64s) -> None:
+    """Add the work of the loops to the counters.
 
-    A loop is opened once for every row that passes the outer loop and the predicates tested between the two. Rows that
-    entered since `before` count as inserted.
+    A loop is opened once for every row that passes the outer loop and the predicates tested between the two.
     """
     tally.comparisons += counters.comparisons
     tally.touched += counters.touched
@@ -305,47 +354,9 @@ def _count_work(
     for origin, order in enumerate(loops.orders):
         for outer, inner in pairwise(order):
             tally.probes[origin, inner] += passed_rows[origin, outer]
-    tally.inserts += progress.tail - before
-    tally.expirations += progress.oldest
 
 
-INDEX_KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
-
-
-def build_indexes(
-    config: JoinConfig, loops: LoopPlan, levels: range, steps: LoopSteps, windows: LoopWindows, progress: LoopProgress
-) -> tuple[LoopIndexes, LoopSteps]:
-    """Build every index that a loop at these levels probes, filled with the old rows; set the index of each step."""
-    probed = _list_probed_columns(config, loops, levels)
-    window_of = [window for window, _ in probed]
-    sizes = [loops.indexes[window].size for window in window_of]
-    kinds = [INDEX_KINDS[loops.indexes[window].kind] for window in window_of]
-    rows = [int(windows.offsets[window + 1] - windows.offsets[window]) for window in window_of]
-    buckets = [size if kind == HASH else 0 for size, kind in zip(sizes, kinds, strict=True)]
-    placed = [count if kind == HASH else 0 for count, kind in zip(rows, kinds, strict=True)]
-    nodes = [_tree_size(kind, count, size) for kind, count, size in zip(kinds, rows, sizes, strict=True)]
-    indexes = LoopIndexes(
-        of_window=np.searchsorted(window_of, np.arange(len(config.inputs) + 1)).astype(np.int64),
-        column=np.array([column for _, column in probed], np.int64),
-        kind=np.array(kinds, np.int64),
-        size=np.array(sizes, np.int64),
-        bucket_at=_offsets(buckets)[:-1],
-        heads=np.zeros(sum(buckets), np.int64),
-        tails=np.zeros(sum(buckets), np.int64),
-        placed_at=_offsets(placed)[:-1],
-        placed_row=np.empty(sum(placed), np.int64),
-        placed_value=np.empty(sum(placed), np.int64),
-        placed_bucket=np.empty(sum(placed), np.int64),
-        nodes_at=_offsets(nodes),
-        nodes=np.zeros(sum(nodes), np.int64),
-        headers=np.zeros((len(probed), HEADER), np.int64),
-    )
-    for index in range(len(probed)):
-        _fill(indexes, index, window_of[index], windows, progress)
-    return indexes, _set_access(config, loops, levels, steps, probed)
-
-
-def _list_probed_columns(config: JoinConfig, loops: LoopPlan, levels: range) -> list[tuple[int, int]]:
+def _list_probed_columns(config: JoinConfig, loops: LoopPlan, levels: range) -> tuple[tuple[int, int], ...]:
     """Return (window, column) of every index that a loop at these levels probes."""
     found = set()
     for origin, order in enumerate(loops.orders):
@@ -353,11 +364,11 @@ def _list_probed_columns(config: JoinConfig, loops: LoopPlan, levels: range) -> 
             column = loops.probed_column(config, origin, level)
             if column is not None:
                 found.add((order[level], column))
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _set_access(
-    config: JoinConfig, loops: LoopPlan, levels: range, steps: LoopSteps, probed: list[tuple[int, int]]
+    config: JoinConfig, loops: LoopPlan, levels: range, steps: LoopSteps, probed: tuple[tuple[int, int], ...]
 ) -> LoopSteps:
     for origin, order in enumerate(loops.orders):
         for level in levels if order else ():
@@ -365,41 +376,3 @@ def _set_access(
             if column is not None:
                 steps.access[origin, level] = probed.index((order[level], column))
     return steps
-
-
-def _offsets(sizes: list[int]) -> Int64s:
-    return np.cumsum([0, *sizes]).astype(np.int64)
-
-
-def _tree_size(kind: int, rows: int, size: int) -> int:
-    if kind == HASH:
-        return 0
-    return int(btree.arena_words(rows, size) if kind == BTREE else ttree.arena_words(rows, size))
-
-
-def _fill(indexes: LoopIndexes, index: int, window: int, windows: LoopWindows, progress: LoopProgress) -> None:
-    start = windows.column_at[window, indexes.column[index]]
-    values = windows.values[start : start + windows.offsets[window + 1] - windows.offsets[window]]
-    old = int(progress.tail[window])
-    if indexes.kind[index] == HASH:
-        _fill_buckets(indexes, index, values, old)
-    else:
-        nodes = indexes.nodes[indexes.nodes_at[index] : indexes.nodes_at[index + 1]]
-        fill_tree(int(indexes.kind[index]), nodes, indexes.headers[index], values[:old], int(indexes.size[index]))
-
-
-def _fill_buckets(indexes: LoopIndexes, index: int, values: Int64s, old: int) -> None:
-    """Give every row, old and new, its place in its bucket.
-
-    The tail of a bucket is behind its old rows and moves as rows arrive.
-    """
-    size, first = int(indexes.size[index]), int(indexes.bucket_at[index])
-    base = int(indexes.placed_at[index])
-    bucket = values % size
-    order = np.argsort(bucket, kind="stable")
-    indexes.placed_row[base : base + values.size] = order
-    indexes.placed_value[base : base + values.size] = values[order]
-    indexes.placed_bucket[base : base + values.size] = first + bucket
-    starts = base + np.searchsorted(bucket[order], np.arange(size))
-    indexes.heads[first : first + size] = starts
-    indexes.tails[first : first + size] = starts + np.bincount(bucket[:old], minlength=size)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PartialMatches
@@ -15,18 +16,30 @@ from watersmeet.operators.window_join.work_counters import WorkCounters
 #: The panes that a search may match, by input.
 Reach = dict[int, Panes]
 
-#: Takes the old panes by input, the new pane by stream, and the counters. Yields matches with the panes that their row
-#: numbers refer to.
-Search = Callable[
-    [JoinConfig, list[tuple[Pane, ...]], dict[int, Pane], WorkCounters], Iterator[tuple[Reach, PartialMatches]]
-]
-
 
 @dataclass
 class DerivedState:
-    """Data that a tactic derived from the base windows in earlier batches; None if it must derive it again."""
+    """Data that a tactic derived from the base windows in earlier batches; None if it must derive it again.
+
+    A search takes the data of the batch before, checks that it can continue from it, and puts its own there. All rows
+    of later searches are at or after `horizon_us`.
+    """
 
     value: object = None
+    horizon_us: int = -FOREVER_US
+
+    def take(self) -> object:
+        """Take the data out, so that a search that fails or is given up half-way leaves none."""
+        value, self.value = self.value, None
+        return value
+
+
+#: Takes the old panes by input, the new pane by stream, the counters and the derived data. Yields matches with the
+#: panes that their row numbers refer to.
+Search = Callable[
+    [JoinConfig, list[tuple[Pane, ...]], dict[int, Pane], WorkCounters, DerivedState],
+    Iterator[tuple[Reach, PartialMatches]],
+]
 
 
 PER_ORIGIN, GLOBAL = "per origin", "global"
@@ -69,9 +82,8 @@ class OpenParts:
 class Tactic:
     """An algorithm of a paper.
 
-    `compile_plan` checks a plan against a query and returns its search. A tactic that keeps derived data between
-    batches also has `resume_plan`, whose search continues from that data. `prepare` does the work on new rows that
-    needs no old rows, so it can run ahead.
+    `compile_plan` checks a plan against a query and returns its search. `prepare` does the work on new rows that needs
+    no old rows, so it can run ahead.
     """
 
     name: str
@@ -79,16 +91,7 @@ class Tactic:
     compile_plan: Callable[[JoinConfig, Plan], Search]
     parts: OpenParts = OpenParts()
     kernel_thetas: bool = True
-    resume_plan: Callable[[JoinConfig, Plan, DerivedState], Search] | None = None
     prepare: Callable[[JoinConfig, dict[int, Pane]], None] | None = None
-
-    def search(self, config: JoinConfig, derived: DerivedState) -> Search:
-        """Return the search of the config's plan."""
-        return (
-            self.compile_plan(config, config.plan)
-            if self.resume_plan is None
-            else self.resume_plan(config, config.plan, derived)
-        )
 
 
 def refuse(plan: Plan, reason: str, hint: str | None = None) -> PlanError:

@@ -51,6 +51,7 @@ from watersmeet.operators.window_join.tactics.loop_stages import MAX_MATCHES
 from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES, choose_indexes
 from watersmeet.operators.window_join.tactics.tactic import (
     HASH,
+    DerivedState,
     OpenParts,
     Reach,
     Search,
@@ -104,7 +105,7 @@ def _compile_w_join(
     if needs_one_window and np.any(windows[~np.eye(len(windows), dtype=np.bool_)] != window_us):
         raise refuse(plan, "it takes one window for all pairs, and here pairs differ", hint='pin "gca" or "lca"')
     reach_us = largest if prunes_per_stream else np.full(len(windows), window_us, np.int64)
-    return partial(_search, algorithm, options(config, plan), window_us, reach_us)
+    return partial(_search, WJoinPlan(algorithm, options(config, plan), window_us, reach_us))
 
 
 def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
@@ -124,16 +125,26 @@ def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
     return windows
 
 
+@dataclass(frozen=True, slots=True)
+class WJoinPlan:
+    """A compiled plan: the kernel, its further arguments, the largest window, and how far each stream's rows reach."""
+
+    kernel: WJoinKernel
+    options: tuple[Int64s | int, ...]
+    window_us: int
+    reach_us: Int64s
+
+
 def _search(
-    algorithm: WJoinKernel,
-    options: tuple[Int64s | int, ...],
-    window_us: int,
-    reach_us: Int64s,
+    plan: WJoinPlan,
     config: JoinConfig,
     old: list[tuple[Pane, ...]],
     new: dict[int, Pane],
     tally: WorkCounters,
+    derived: DerivedState,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
+    derived.take()
+    algorithm, options, window_us, reach_us = plan.kernel, plan.options, plan.window_us, plan.reach_us
     reach = {i: Panes((*panes, new[i]) if len(new[i]) else panes) for i, panes in enumerate(old)}
     if not all(len(panes) for panes in reach.values()):
         return
