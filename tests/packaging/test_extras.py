@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,29 @@ text = "SELECT a.k FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
 streams = {name: wm.stream(rows, time="ts") for name in "ab"}
 """
 COMMAND = "from watersmeet.cli.main import main; main()"
+#: Runs several commands in one process, and prints the exit code and the errors of each.
+COMMANDS = """
+import io, json
+from contextlib import redirect_stderr
+from watersmeet.cli.main import main
+found, commands = [], json.loads(sys.argv[1])
+for arguments in commands:
+    sys.argv[1:] = arguments
+    with redirect_stderr(io.StringIO()) as printed:
+        try:
+            main()
+        except SystemExit as end:
+            found.append((end.code, printed.getvalue()))
+print(json.dumps(found))
+"""
+#: Commands that need an extra, with the feature and the extra.
+NEEDY = [
+    (["run", "query.sql", "--stream=a=a.csv,time=ts", "--engine", "spark"], "Spark", "spark"),
+    (["run", "query.sql", "--stream=a=a.csv,time=ts", "--ui"], "the dashboard", "ui"),
+    (["ui"], "the dashboard", "ui"),
+    (["demo"], "the demo", "demo"),
+    (["calibrate", "--quick", "--spark"], "Spark", "spark"),
+]
 
 
 def test_the_core_contains_neither_spark_nor_pandas_nor_the_dashboard() -> None:
@@ -46,36 +70,29 @@ def test_the_core_runs_a_query_over_files(tmp_path: Path) -> None:
     assert explained.returncode == 0, explained.stderr
 
 
-@pytest.mark.parametrize("call", ["session()", "on_spark(text, streams)"])
-def test_spark_names_the_command_that_installs_it(call: str) -> None:
-    done = run_in_core(STREAMS + f"try:\n    wm.{call}\nexcept wm.WatersmeetError as error:\n    print(error)")
+def test_spark_names_the_command_that_installs_it() -> None:
+    calls = ("session()", "on_spark(text, streams)")
+    attempts = (f"try:\n    wm.{call}\nexcept wm.WatersmeetError as error:\n    print(error)" for call in calls)
+    done = run_in_core(STREAMS + "\n".join(attempts))
     assert done.stdout.splitlines() == [
         "Spark needs the module pyspark, which is not installed",
         'install it with: pip install "watersmeet[spark]"',
-    ], done.stderr
+    ] * len(calls), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "feature", "extra"),
-    [
-        (["run", "query.sql", "--stream=a=a.csv,time=ts", "--engine", "spark"], "Spark", "spark"),
-        (["run", "query.sql", "--stream=a=a.csv,time=ts", "--ui"], "the dashboard", "ui"),
-        (["ui"], "the dashboard", "ui"),
-        (["demo"], "the demo", "demo"),
-        (["calibrate", "--quick", "--spark"], "Spark", "spark"),
-    ],
-)
-def test_a_command_names_the_extra_that_it_needs(
-    arguments: list[str], feature: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_names_the_extra_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("query.sql").write_text("SELECT a.k FROM a [RANGE 1 HOUR]")
     Path("a.csv").write_text("k,ts\n7,2024-01-01 00:00:00\n")
-    done = run_in_core(COMMAND, *arguments)
-    assert done.returncode == 1
-    problem, remedy = done.stderr.splitlines()[-2:]
-    assert problem.startswith(f"watersmeet: {feature} needs the module ")
-    assert remedy == f'install it with: pip install "watersmeet[{extra}]"'
+    done = run_in_core(COMMANDS, json.dumps([arguments for arguments, _, _ in NEEDY]))
+    assert done.returncode == 0, done.stderr
+    for (arguments, feature, extra), (code, stderr) in zip(
+        NEEDY, json.loads(done.stdout.splitlines()[-1]), strict=True
+    ):
+        assert code == 1, arguments
+        problem, remedy = stderr.splitlines()[-2:]
+        assert problem.startswith(f"watersmeet: {feature} needs the module "), arguments
+        assert remedy == f'install it with: pip install "watersmeet[{extra}]"', arguments
 
 
 def test_each_extra_installs_the_modules_of_its_features() -> None:
