@@ -116,7 +116,7 @@ def _run(tree: int, nodes: Words, header: Words, operations: list[Operation]) ->
 
 @BOTH
 @given(steps=STEPS, node_size=NODE_SIZES)
-@settings(max_examples=scale_volume(60))
+@settings(max_examples=scale_volume(30))
 def test_every_operation_does_what_a_sorted_list_does_and_keeps_the_law(
     tree: int, steps: list[tuple[str, int, int]], node_size: int
 ) -> None:
@@ -134,7 +134,7 @@ def test_every_operation_does_what_a_sorted_list_does_and_keeps_the_law(
 @given(
     sizes=st.lists(st.integers(0, 60), min_size=1, max_size=8), seed=st.integers(0, 999), node_size=st.integers(2, 8)
 )
-@settings(max_examples=scale_volume(40))
+@settings(max_examples=scale_volume(20))
 def test_a_window_that_grows_and_shrinks_stays_inside_its_arena(
     tree: int, sizes: list[int], seed: int, node_size: int
 ) -> None:
