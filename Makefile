@@ -32,6 +32,7 @@ demo: $(READY) ## replay a year of real flights as three streams on Spark, and c
 test: lint types contract kernels ## run all checks and tests; required before a commit
 	@bash scripts/chromium.sh
 	@bash scripts/java.sh
+	@$(BIN)/python -m tests.spark.class_archive
 	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) --durations 15 src lab tests </dev/null
 
 # WATERSMEET_SEED=100000 checks other seeds.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from .sessions import quick_environment
+
 PROGRAM = """
 import os, urllib.request
 import watersmeet as wm
 
-spark = wm.session(ui=True, spark_master="local[1]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+spark = wm.session(ui=True, spark_master="local[1]")
 address = spark.sparkContext.uiWebUrl
 port = int(address.rpartition(":")[2])
 assert urllib.request.urlopen(address).status == 200
@@ -20,7 +22,9 @@ print(address, sorted(hosts), os.environ.get("SPARK_LOCAL_IP"))
 
 
 def test_the_ui_listens_on_loopback_only_and_its_address_is_printed() -> None:
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=quick_environment()
+    )
     assert ran.returncode == 0, ran.stderr
     address, hosts = ran.stdout.split(maxsplit=1)
     assert address.startswith("http://127.0.0.1:")
