@@ -63,10 +63,12 @@ def _start_embedded() -> wm.Run:
     return wm.run(QUERY, {name: wm.stream(rows(seed), time="ts") for seed, name in enumerate("ab")})
 
 
-def test_a_started_query_writes_its_rows_and_reports_every_batch(
+def test_a_started_query_writes_its_rows_reports_every_batch_and_a_restart_continues_from_the_checkpoint(
     spark: SparkSession, streams: dict[str, wm.Stream], tmp_path: Path
 ) -> None:
-    running = wm.start(QUERY, streams, to=tmp_path / "out", checkpoint=tmp_path / "checkpoint", trigger="availableNow")
+    job = wm.job(QUERY, streams)
+    where: dict[str, Any] = {"to": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "trigger": "availableNow"}
+    running = job.start(**where)
     assert isinstance(running, wm.RunningQuery)
     assert running.await_termination()
     assert collect_rows(spark.read.parquet(str(tmp_path / "out"))) == table_to_rows(_start_embedded().collect())
@@ -83,15 +85,10 @@ def test_a_started_query_writes_its_rows_and_reports_every_batch(
     html = _render_html(running)
     for words in ("ledger", "last batches", "60"):
         assert words in html
-
-
-def test_a_restart_continues_from_the_checkpoint(one_batch: dict[str, wm.Stream], tmp_path: Path) -> None:
-    job = wm.job(QUERY, one_batch)
-    for _ in range(2):
-        running = job.start(to=tmp_path / "out", checkpoint=tmp_path / "checkpoint", trigger="availableNow")
-        running.await_termination()
-    assert running.progress == []
-    assert repr(running) == "RunningQuery('watersmeet: join a, b', stopped, no batch has finished)"
+    again = job.start(**where)
+    assert again.await_termination()
+    assert again.progress == []
+    assert repr(again) == "RunningQuery('watersmeet: join a, b', stopped, no batch has finished)"
 
 
 def test_rows_go_to_a_table_in_memory_a_table_or_any_writer(
