@@ -56,7 +56,7 @@ def read_peak_bytes(pid: int) -> int:
 )
 def test_memory_does_not_grow_with_the_results_of_a_hot_key(spark: SparkSession, tmp_path: Path) -> None:
     run_join(spark, tmp_path / "first", 100)  # start the workers and load the kernels
-    few, small_peak = run_join(spark, tmp_path / "few", 4_000)
-    many, large_peak = run_join(spark, tmp_path / "many", 10_000)
-    assert (few, many) == (2_000**2 + 2_000, 5_000**2 + 5_000)
+    few, small_peak = run_join(spark, tmp_path / "few", 2_000)
+    many, large_peak = run_join(spark, tmp_path / "many", 7_000)
+    assert (few, many) == (1_000**2 + 1_000, 3_500**2 + 3_500)
     assert large_peak - small_peak < (many - few) * RESULT_BYTES // 4

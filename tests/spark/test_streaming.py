@@ -25,9 +25,9 @@ from watersmeet.runtime.spark.batch_metrics import list_batches
 from ..properties.engine import Rows, assert_same
 from ..volume import scale_volume
 
-#: Cases with types that a parquet file can hold. The first ones include one and several streams, ROWS windows,
-#: relations and self joins, and run with and without cache.
-SEEDS = (101, 102, 103, 104, 100, 105)[: scale_volume(4)]
+#: Cases with types that a parquet file can hold. The first four have few batches. They include one and several streams,
+#: ROWS windows, relations, self joins and late rows, and run with and without cache.
+SEEDS = (107, 112, 129, 130, *range(100, 107))[: scale_volume(4)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
