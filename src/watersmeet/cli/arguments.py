@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,50 @@ def _suggest(path: Path) -> str:
         return f'there is no directory "{abbreviate(str(path.parent), 200)}". {inline}'
     similar = find_similar_path(path)
     return inline if similar is None else f"did you mean {similar}? {inline}"
+
+
+@dataclass(frozen=True)
+class PlanningOptions:
+    """What a command pins, allows and declares: the options of every function that runs a query."""
+
+    plan: wm.Plan | None = None
+    budget: wm.Budget | None = None
+    shed: bool | wm.SheddingPolicy = False
+    stats: Mapping[str, wm.StreamStats] = field(default_factory=dict)
+
+    def override(self, job: JobFile) -> PlanningOptions:
+        """Return these options; the job file has those that are missing."""
+        return PlanningOptions(
+            self.plan or job.plan, self.budget or job.budget, self.shed or job.shed, {**job.stats, **self.stats}
+        )
+
+
+def parse_policy(least: Iterable[str], weights: Iterable[str], *, shed: bool) -> bool | wm.SheddingPolicy:
+    """Return whether rows may be shed, or the policy that the options describe."""
+    policy = wm.SheddingPolicy(_parse_numbers(least, "--least"), _parse_numbers(weights, "--weight"))
+    if policy == wm.SheddingPolicy():
+        return shed
+    if not shed:
+        raise InputError("--least and --weight say how to shed rows, which nothing allows", hint="add --shed")
+    return policy
+
+
+def _parse_numbers(texts: Iterable[str], option: str) -> dict[str, float]:
+    """Parse options of the form NAME=NUMBER.
+
+    >>> _parse_numbers(["a=100", "b = 2.5"], "--least")
+    {'a': 100.0, 'b': 2.5}
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip():
+            raise InputError(f'{option} "{text[:60]}" is not NAME=NUMBER', hint=f"write {option} orders=100")
+    return found
 
 
 class ReadMode(StrEnum):

@@ -25,7 +25,8 @@ from watersmeet.errors import InputError
 from watersmeet.sinks import SINK_FORMATS
 
 if TYPE_CHECKING:
-    from watersmeet.cli.arguments import ReadMode
+    from watersmeet.cli.arguments import PlanningOptions, QueryText, ReadMode
+    from watersmeet.cli.jobfile import JobFile
 
 DEFAULT_PORT = 8470
 MAX_PORT = 65_535
@@ -80,6 +81,36 @@ Headroom = Annotated[float, typer.Option(help="Fraction of CPU to keep free.")]
 Memory = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Memory for the state of the query, such as 500MB or 2GB.")
 ]
+Objective = Annotated[
+    str | None, typer.Option(metavar="cpu|memory", help="Resource that the plan minimizes.  [default: cpu]")
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Pin the plan of a file: the output of `explain --json`."),
+]
+StatsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--stats",
+        metavar="FILE",
+        help="TOML file with declared statistics: rates, distinct values, selectivities and costs of predicates, "
+        "rows of relations.",
+    ),
+]
+Config = Annotated[
+    Path | None, typer.Option(metavar="JOB.TOML", help="Job file with these settings. Options override it.")
+]
+Shed = Annotated[
+    bool, typer.Option("--shed", help="If the query cannot keep up, drop the rows that cost the least output.")
+]
+Least = Annotated[
+    list[str] | None,
+    typer.Option("--least", metavar="NAME=RATE", help="Rows per second of a stream that shedding must keep."),
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option("--weight", metavar="NAME=NUMBER", help="Weight of the output from a stream, for shedding."),
+]
 Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME=PATH", help="Static table.")]
 
 
@@ -101,9 +132,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Checkpoint directory. Rerun the same command to resume.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="JOB.TOML", help="Job file with these settings. Options override it.")
-    ] = None,
+    config: Config = None,
+    plan: PlanFile = None,
+    stats: StatsFile = None,
     limit: Annotated[int, typer.Option(min=0, max=MAX_ROWS, help="Number of rows to print.")] = 20,
     engine: Annotated[
         EngineName | None, typer.Option(help="Engine that runs the query.  [default: embedded]", show_default=False)
@@ -120,15 +151,16 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append the events of the run to a file, as JSON lines.")
     ] = None,
-    shed: Annotated[
-        bool, typer.Option("--shed", help="If the query cannot keep up, drop the rows that cost the least output.")
-    ] = False,
+    shed: Shed = False,
+    least: Least = None,
+    weight: Weights = None,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
+    objective: Objective = None,
 ) -> None:
     """Run a query over files, once or continuously, and print or write its rows."""
-    from watersmeet.cli.arguments import QueryText, declare_sources, read_query
+    from watersmeet.cli.arguments import declare_sources
     from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
     from watersmeet.cli.reporter import open_reporter, write_events
     from watersmeet.cli.run import RunOptions, run_query
@@ -136,14 +168,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     with exit_on_error(), write_events(verbose=verbose, log=log):
         job = read_job_file(config) if config is not None else JobFile()
-        if query is None and job.query is None and job.sql is None:
-            raise typer.BadParameter("name the query file, write the query itself, or name a --config with a query")
         if quiet and verbose:
             raise typer.BadParameter("--quiet and --verbose exclude each other")
-        if query is None and job.sql is not None:
-            text = QueryText(str(config), job.sql)
-        else:
-            text = read_query(query or str(job.query))
+        text = _choose_query(query, job, config)
+        budget = parse_budget(processors, headroom, memory, objective)
+        planning = _read_planning_options(job, plan, stats, budget, least, weight, shed=shed)
         on_spark = _choose_engine(engine, job.engine) is EngineName.SPARK
         is_incremental = follow or job.follow or checkpoint is not None or job.checkpoint is not None
         with open_reporter(text.title, follow=follow or job.follow, quiet=quiet) as reporter:
@@ -163,8 +192,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 limit=limit,
                 follow=follow or job.follow,
                 checkpoint=checkpoint or (Path(job.checkpoint) if job.checkpoint else None),
-                budget=parse_budget(processors, headroom, memory) or job.budget,
-                shed=shed or job.shed,
+                planning=planning,
                 on_spark=on_spark,
                 spark=job.spark,
                 as_json=as_json,
@@ -176,37 +204,46 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 @app.command()
 def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
-    query: QueryArgument,
+    query: MaybeQueryArgument = None,
     stream: Streams = None,
     relation: Relations = None,
-    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics, instead of data.")] = None,
+    config: Config = None,
+    plan: PlanFile = None,
+    stats: StatsFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
     engine: Annotated[
         EngineName, typer.Option(help="Engine to plan for. Costs on Spark include the work of Spark itself.")
     ] = EngineName.EMBEDDED,
+    shed: Shed = False,
+    least: Least = None,
+    weight: Weights = None,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
+    objective: Objective = None,
 ) -> None:
     """Show the plan, its predicted cost and the plans that lost, without running the query."""
-    from watersmeet.cli.arguments import declare_sources, read_query
-    from watersmeet.cli.jobfile import parse_budget
+    from watersmeet.cli.arguments import declare_sources
+    from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
     from watersmeet.cli.terminal import make_console
-    from watersmeet.stats.stream_stats import read_stats
 
     with exit_on_error():
-        text = read_query(query).text
-        known = read_stats(stats) if stats is not None else {}
-        sources = declare_sources(stream or [], relation or [])
+        job = read_job_file(config) if config is not None else JobFile()
+        text = _choose_query(query, job, config).text
+        budget = parse_budget(processors, headroom, memory, objective)
+        planning = _read_planning_options(job, plan, stats, budget, least, weight, shed=shed)
+        known = planning.stats
+        sources = declare_sources(stream or [], relation or [], job)
         declared = {name: known[name] for name in known if name in sources}
-        budget = parse_budget(processors, headroom, memory)
         with make_console(stderr=True).status("planning"):
             explanation = wm.explain(
                 text,
                 {**known, **sources},
+                plan=planning.plan,
                 stats=declared,
-                budget=budget,
+                budget=planning.budget,
+                shed=planning.shed,
                 all_plans=all_plans,
                 engine=engine.value,
             )
@@ -329,6 +366,39 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _choose_query(query: str | None, job: JobFile, config: Path | None) -> QueryText:
+    from watersmeet.cli.arguments import QueryText, read_query
+
+    if query is None and job.query is None and job.sql is None:
+        raise typer.BadParameter("name the query file, write the query itself, or name a --config with a query")
+    if query is None and job.sql is not None:
+        return QueryText(str(config), job.sql)
+    return read_query(query or str(job.query))
+
+
+def _read_planning_options(
+    job: JobFile,
+    plan: Path | None,
+    stats: Path | None,
+    budget: wm.Budget | None,
+    least: list[str] | None,
+    weights: list[str] | None,
+    *,
+    shed: bool,
+) -> PlanningOptions:
+    from watersmeet.cli.arguments import PlanningOptions, parse_policy
+    from watersmeet.cli.jobfile import read_plan_file
+    from watersmeet.stats.stream_stats import read_stats
+
+    given = PlanningOptions(
+        None if plan is None else read_plan_file(plan),
+        budget,
+        parse_policy(least or [], weights or [], shed=shed or bool(job.shed)),
+        {} if stats is None else read_stats(stats),
+    )
+    return given.override(job)
 
 
 def _choose_engine(option: EngineName | None, in_file: str | None) -> EngineName:

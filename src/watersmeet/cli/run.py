@@ -21,6 +21,7 @@ import typer
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli import spark
+from watersmeet.cli.arguments import PlanningOptions
 from watersmeet.cli.exit import StoppedByUser, stop_on_signals
 from watersmeet.cli.reporter import RunReporter
 from watersmeet.cli.terminal import (
@@ -65,8 +66,7 @@ class RunOptions:
     limit: int = 20
     follow: bool = False
     checkpoint: Path | None = None
-    budget: wm.Budget | None = None
-    shed: bool = False
+    planning: PlanningOptions = field(default_factory=PlanningOptions)
     on_spark: bool = False
     spark: Mapping[str, str] = field(default_factory=dict)
     as_json: bool = False
@@ -162,7 +162,9 @@ class DashboardSession:
                 self._job.title,
                 self._job.query,
                 {name: _with_planning_sample(each) for name, each in sources.items()},
-                budget=self._job.budget,
+                stats=self._job.planning.stats,
+                plan=self._job.planning.plan,
+                budget=self._job.planning.budget,
                 engine="spark" if self._job.on_spark else "embedded",
             )
             self._live = self._open.enter_context(serve_during_run(content, self._job.ui_port, self._stop))
@@ -223,10 +225,13 @@ def collect_rows(
         reporter.enter_phase("planning")
         plan = _choose_plan(job)
         reporter.enter_phase(spark.watch_stages())
-        return spark.collect_on_spark(job.query, job.sources, plan)
+        return spark.collect_on_spark(job.query, job.sources, plan, job.planning.stats)
     _read_sources(job, reporter)
     reporter.enter_phase("planning")
-    started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
+    planning = job.planning
+    started = wm.run(
+        job.query, job.sources, plan=planning.plan, budget=planning.budget, shed=planning.shed, stats=planning.stats
+    )
     dashboard.open(started.sources)
     tables = read_input_streams(started)
     rows = sum(table.num_rows for table in tables.values())
@@ -269,7 +274,9 @@ def _run_incrementally_on_spark(
 ) -> None:
     out = None if job.out in (CONSOLE, MEMORY) else Path(job.out)
     assert job.checkpoint is not None, "RunOptions refuses an incremental run on Spark without a checkpoint"
-    on_spark = spark.SparkJob(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
+    on_spark = spark.SparkJob(
+        job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow, job.planning.stats
+    )
     missing = spark.wait_for_columns(on_spark, stop, partial(_report_missing_files, reporter))
     if missing:
         _report_stop_before_first_file(reporter, missing)
@@ -294,6 +301,7 @@ def _run_incrementally_embedded(
         checkpoint=job.checkpoint,
         out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
         choose_plan=lambda: _choose_plan(job),
+        stats=job.planning.stats,
     )
 
     def open_dashboard(run: EmbeddedRun) -> None:
@@ -324,12 +332,15 @@ def _report_stop_before_first_file(reporter: RunReporter, names: list[str]) -> N
 
 
 def _choose_plan(job: RunOptions) -> wm.Plan | None:
-    """Return the plan that stays within the budget, planned by the first files; None without a budget."""
-    if job.budget is None and not job.shed:
-        return None
+    """Return the pinned plan, or one that stays within the budget, planned by the first files; None without both."""
+    planning = job.planning
+    if planning.budget is None and not planning.shed:
+        return planning.plan
     samples = {name: _with_planning_sample(each) for name, each in job.sources.items()}
-    about = wm.explain(job.query, samples, budget=job.budget, engine="spark" if job.on_spark else "embedded")
-    return about.choose_shedding_plan(shed=job.shed)
+    planned = wm.job(
+        job.query, samples, plan=planning.plan, budget=planning.budget, shed=planning.shed, stats=planning.stats
+    )
+    return planned.choose_pinned_plan("spark" if job.on_spark else "embedded")
 
 
 def _open_sink(job: RunOptions) -> BatchSink:

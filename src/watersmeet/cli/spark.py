@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -35,6 +35,7 @@ class SparkJob:
     directory: Path | None
     format: str
     follow: bool
+    stats: Mapping[str, wm.StreamStats] = field(default_factory=dict)
 
 
 def find_spark_problem() -> str | None:
@@ -88,11 +89,13 @@ def quiet_spark(settings: Mapping[str, Any], reporter: RunReporter | None = None
             Path(log.name).unlink(missing_ok=True)
 
 
-def collect_on_spark(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
+def collect_on_spark(
+    query: wm.Query, sources: Sources, plan: wm.Plan | None, stats: Mapping[str, wm.StreamStats]
+) -> pa.Table:
     """Return all rows of a query over finite data."""
     from watersmeet.runtime.spark.execution import collect_with_ledger
 
-    return collect_with_ledger(query, sources, plan)
+    return collect_with_ledger(query, sources, plan, stats)
 
 
 def watch_stages() -> Callable[[], str]:
@@ -121,7 +124,7 @@ def run_streaming_query(
             owner = read_spark_owner(job.checkpoint)
             check_output_owner(job.directory, owner, is_new=is_new_spark_checkpoint(job.checkpoint))
             claim_output(job.directory, owner)
-        frame = wm.on_spark(job.query, job.sources, plan=plan, checkpoint=job.checkpoint)
+        frame = wm.on_spark(job.query, job.sources, plan=plan, stats=job.stats, checkpoint=job.checkpoint)
         query = start_streaming(
             job.query, frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow
         )

@@ -35,11 +35,12 @@ def build_dashboard(
     query: Query,
     sources: Mapping[str, Stream | Relation | StreamStats],
     stats: Mapping[str, StreamStats] | None = None,
+    plan: wm.Plan | None = None,
     budget: wm.Budget | None = None,
     engine: str = "embedded",
 ) -> DashboardContent:
     """Build the dashboard of a query: its plan and its what-if controls."""
-    base = wm.explain(query, sources, stats=stats, budget=budget, engine=engine)
+    base = wm.explain(query, sources, plan=plan, stats=stats, budget=budget, engine=engine)
     return DashboardContent(title, WhatIf(query, sources, base))
 
 

@@ -304,10 +304,11 @@ def read_stats(path: str | os.PathLike[str]) -> dict[str, StreamStats]:
     streams = _table(content.get("streams", {}), f"{place}: streams")
     if not streams:
         raise InputError(f"{place} declares no stream", hint="start a section with [streams.NAME]")
-    return {name: _stream(values, f"{place}: streams.{name}") for name, values in streams.items()}
+    return {name: parse_stats(values, f"{place}: streams.{name}") for name, values in streams.items()}
 
 
-def _stream(values: object, where: str) -> StreamStats:
+def parse_stats(values: object, where: str) -> StreamStats:
+    """Return the statistics of a section: the options of `stats`."""
     known = _table(values, where)
     _check_keys(known, _KEYS, where)
     try:

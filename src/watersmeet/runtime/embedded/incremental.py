@@ -34,6 +34,7 @@ from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 from watersmeet.sinks import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
+from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.units import format_bytes
 
 #: Interval between two listings of a directory that has no new files.
@@ -61,6 +62,7 @@ class IncrementalJob:
     checkpoint: Path | None = None
     out: str | None = None
     choose_plan: Callable[[], Plan | None] = lambda: None
+    stats: Mapping[str, StreamStats] = field(default_factory=dict)
 
     @property
     def file_sources(self) -> dict[str, FileSource]:
@@ -119,7 +121,9 @@ def _run_batches(
     plan = _load_or_choose_plan(job, checkpoint)
     if job.out is not None:
         claim_output(Path(job.out), owner)
-    run = progress.run = embedded.start_run(job.query, job.sources, plan, saved_every_batch=checkpoint is not None)
+    run = progress.run = embedded.start_run(
+        job.query, job.sources, plan, stats=job.stats, saved_every_batch=checkpoint is not None
+    )
     batch, pending = _resume(job, checkpoint, run, progress)
     on_start(run)
     while not stop.is_set() or pending:

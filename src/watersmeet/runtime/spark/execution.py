@@ -266,13 +266,15 @@ def _observe_batches(reports: Iterable[StreamingQueryProgress], observe: Observe
     return rows_out
 
 
-def collect_with_ledger(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
+def collect_with_ledger(
+    query: Query | str, sources: Sources, plan: Plan | None, stats: Mapping[str, StreamStats] | None = None
+) -> pa.Table:
     """Collect all rows of a query over finite data. The metadata of the table's schema contain the ledger.
 
     The embedded engine returns the ledger in the same place.
     """
     observation = Observation()
-    frame = on_spark(query, sources, plan=plan, observation=observation)
+    frame = on_spark(query, sources, plan=plan, stats=stats, observation=observation)
     with describe_jobs(frame.sparkSession.sparkContext, describe_query(query)):
         rows = collect(frame)
     ledger = build_ledger(observation.get)
