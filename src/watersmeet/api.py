@@ -181,13 +181,16 @@ def run(  # noqa: PLR0913 - keyword-only options of a query
     emit: str | None = None,
     operations: bool = False,
     evaluate: str | None = None,
+    pull: str = "rounds",
 ) -> EmbeddedRun:
     """Start the query in this process: iterate over its `batches()`, read its `ledger`, or feed it with `advance`.
 
-    The options have the same meaning as for `collect`.
+    The options have the same meaning as for `collect`. By default a round takes one batch of every stream, so that two
+    runs over the same batches see the same rounds. With `pull="ready"` a round takes the batches of the streams that
+    have one, so that a silent stream does not stop the others. Declare its `schema`, and its `idle` time.
     """
     described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats, emit=emit, operations=operations)
-    return described.run(evaluate=evaluate)
+    return described.run(evaluate=evaluate, pull=pull)
 
 
 def job(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.runtime.embedded.adaptive import StartingPlan
-from watersmeet.runtime.embedded.run import EmbeddedRun, start_bound_run
+from watersmeet.runtime.embedded.run import ROUNDS, EmbeddedRun, start_bound_run
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan, explain_run
 from watersmeet.runtime.statistics import infer_schema_from_stats
 from watersmeet.sources.declarations import Relation, Sources, Stream, undeclared_source_error
@@ -85,18 +86,19 @@ class Job:
         """Run the query in this process over finite data and return all its rows."""
         return self.run(evaluate=evaluate).collect()
 
-    def run(self, *, evaluate: str | None = None) -> EmbeddedRun:
+    def run(self, *, evaluate: str | None = None, pull: str = ROUNDS) -> EmbeddedRun:
         """Start the query in this process. Each call starts a new run."""
         sources = self._sources()
+        start = partial(start_bound_run, self.bound, sources, evaluate=evaluate, stats=self.stats, pull=pull)
         if self.budget is None and not self.shed:
-            return start_bound_run(self.bound, sources, self.plan, evaluate=evaluate, stats=self.stats)
+            return start(self.plan)
         about = self._explain("embedded")
         affordable = about.choose_shedding_plan(shed=bool(self.shed))
         if self.plan is not None:
-            return start_bound_run(self.bound, sources, affordable or about.plan, evaluate=evaluate, stats=self.stats)
+            return start(affordable or about.plan)
         policy = self._policy if self.shed else None
         starting_plan = StartingPlan(affordable or about.plan, about.budget, policy)
-        return start_bound_run(self.bound, sources, starting_plan=starting_plan, evaluate=evaluate, stats=self.stats)
+        return start(starting_plan=starting_plan)
 
     def to_spark(
         self,

@@ -134,6 +134,7 @@ def stream(
     idle: Duration | None = None,
     follow: bool = False,
     files_per_batch: int | None = None,
+    schema: pa.Schema | None = None,
 ) -> Stream:
     """Declare a stream over a source: its event time column, its lateness and its idle timeout.
 
@@ -145,6 +146,9 @@ def stream(
 
     A path is finite data: the files that exist now. With `follow`, a directory is an unbounded stream: files that
     appear later are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
+
+    The columns of an iterable are those of its first batch, which is read when the query is bound. With a `schema`,
+    nothing is read ahead, so that a silent source does not delay the start of a query.
 
     >>> stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
     Stream(table of 1 row, time='ts', lateness='5 seconds')
@@ -160,9 +164,14 @@ def stream(
     following = FollowOptions(files_per_batch) if follow else None
     if isinstance(time, ArrivalTime):
         return Stream(
-            make_feed(source, None, following, stamped=True), ARRIVAL_COLUMN, lateness_us, idle_us, stamped=True
+            make_feed(source, None, following, stamped=True, schema=schema),
+            ARRIVAL_COLUMN,
+            lateness_us,
+            idle_us,
+            stamped=True,
         )
-    return Stream(make_feed(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
+    feed = make_feed(source, time, following, schema=schema)
+    return Stream(feed, time, lateness_us, idle_us, parse_time_unit(unit))
 
 
 def relation(source: RowSource) -> Relation:

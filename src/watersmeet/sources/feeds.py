@@ -53,12 +53,22 @@ class Feed(Protocol):
 
 
 def make_feed(
-    source: RowSource, time: str | None = None, following: FollowOptions | None = None, *, stamped: bool = False
+    source: RowSource,
+    time: str | None = None,
+    following: FollowOptions | None = None,
+    *,
+    stamped: bool = False,
+    schema: pa.Schema | None = None,
 ) -> Feed:
     """Return the feed of a caller's source; `stamped` adds the time of arrival to its rows.
 
-    Rows that are read ahead are still delivered.
+    Rows that are read ahead are still delivered. With a `schema`, nothing is read ahead of an iterable.
     """
+    if schema is not None and not _is_batches(source):
+        raise InputError(
+            f"a schema is declared for an iterable of batches, not for a {type(source).__name__}",
+            hint="leave schema out: the columns are known",
+        )
     if following is not None and not isinstance(source, str | Path):
         raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
     table = to_table(source)
@@ -68,9 +78,15 @@ def make_feed(
         return PathFeed(_parse_path(source), time, following, stamped=stamped)
     if is_spark_frame(source):
         return SparkFeed(_stamp_frame(source) if stamped else source)
-    if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
-        return BatchFeed(source, ArrivalClock() if stamped else None)
+    if _is_batches(source):
+        return BatchFeed(source, ArrivalClock() if stamped else None, schema)
     raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_describe_sources())
+
+
+def _is_batches(source: object) -> TypeGuard[Iterable[Any]]:
+    """Return whether a source is an iterable of batches, and not a table, a path or a frame."""
+    is_whole = isinstance(source, str | Path | bytes | dict) or is_spark_frame(source) or to_table(source) is not None
+    return isinstance(source, Iterable) and not is_whole
 
 
 def _parse_path(source: str | Path) -> Path:
@@ -171,24 +187,30 @@ class PathFeed:
 
 
 class BatchFeed:
-    """Iterable of batches. The first batch is read ahead for its schema, and is still delivered first.
+    """Iterable of batches. Without a declared schema, the first batch is read ahead; it is still delivered first.
 
     An iterator can be consumed once; any other iterable (a list, for example) starts again each time. With a `clock`,
     the rows of a batch are stamped when it is read.
     """
 
-    def __init__(self, source: Iterable[Any], clock: ArrivalClock | None = None) -> None:
+    def __init__(
+        self, source: Iterable[Any], clock: ArrivalClock | None = None, schema: pa.Schema | None = None
+    ) -> None:
         self._source = source
         self._clock = clock
         self._peeked: Iterator[pa.Table] | None = None
         self._first: pa.Table | None = None
-        self._schema: pa.Schema | None = None
+        self._was_opened = False
+        self._schema = schema if schema is None or clock is None else add_arrival_field(schema)
 
     def __str__(self) -> str:
         return f"batches of a {type(self._source).__name__}"
 
     def peek(self) -> pa.Table | None:
-        """Return the first batch, which is still delivered first; None if an iterator was consumed before."""
+        """Return the first batch, which is still delivered first.
+
+        None if an iterator was consumed before, or if the schema is declared: then nothing is read ahead.
+        """
         return None if self.schema is None else self._first
 
     @property
@@ -206,13 +228,13 @@ class BatchFeed:
 
     def batches(self) -> Iterator[pa.Table]:
         schema = self.schema
-        if self._peeked is None and isinstance(self._source, Iterator | pa.RecordBatchReader):
+        if self._was_opened and self._peeked is None and isinstance(self._source, Iterator | pa.RecordBatchReader):
             raise InputError(
                 "a one-shot source was already consumed",
                 hint="pass a new iterator, or a list of batches to read them again",
             )
         opened = self._peeked if self._peeked is not None else self._read_batches(iter(self._source))
-        self._peeked = None
+        self._peeked, self._was_opened = None, True
         if isinstance(self._source, Iterator | pa.RecordBatchReader):
             self._first = None  # a one-shot source is not kept in memory
         return _check_schemas(opened, schema)

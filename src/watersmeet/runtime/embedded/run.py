@@ -33,12 +33,17 @@ from watersmeet.operators.shed.sampling import RowSampler, build_drop_boxes
 from watersmeet.operators.window_join.admission import shed_rows
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, WorkCounters
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
+from watersmeet.runtime.embedded.ready_batches import ReadyBatches
 from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Watermark, collect_lateness
 from watersmeet.sources.declarations import Sources, Stream, bind_query, read_all_rows
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.units import format_count
+
+#: Ways to pull batches from the streams: one of every stream per round, or whichever is ready.
+ROUNDS, READY = "rounds", "ready"
+PULLS = (ROUNDS, READY)
 
 
 @dataclass
@@ -62,6 +67,7 @@ class EmbeddedRun:
     stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
     saved_every_batch: bool = False  # to a checkpoint, so expired rows are evicted before they are written
     checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
+    pull: str = ROUNDS
 
     def __repr__(self) -> str:
         return f"Run({self._describe()}, plan={self.config.plan!r})"
@@ -193,9 +199,12 @@ class EmbeddedRun:
             self._read_event_times(name, table)
 
     def read_rounds(self) -> Iterator[dict[str, pa.Table]]:
-        """Yield the next batch of every stream that still has one, until none has."""
+        """Yield the next batch of every stream that still has one, until none has; with `pull="ready"`, those ready."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.stream_inputs)
         readers = {name: self.sources[name].batches() for name in names}
+        if self.pull == READY:
+            yield from ReadyBatches(readers).rounds()
+            return
         while True:
             tables = {name: table for name, reader in readers.items() if (table := next(reader, None)) is not None}
             if not tables:
@@ -265,6 +274,7 @@ def start_bound_run(
     starting_plan: StartingPlan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
     saved_every_batch: bool = False,
+    pull: str = ROUNDS,
 ) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
@@ -273,8 +283,11 @@ def start_bound_run(
 
     `evaluate="row"` evaluates an aggregation query at the time of every row. `starting_plan` is the plan to
     start with if there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
-    With `saved_every_batch`, the caller saves the state after every batch.
+    With `saved_every_batch`, the caller saves the state after every batch. `pull` is "rounds", which waits for a batch
+    of every stream, or "ready", which takes the batches of the streams that have one.
     """
+    if pull not in PULLS:
+        raise InputError(f'there is no way to pull "{pull}"', hint=f"ways: {', '.join(PULLS)}")
     every_row = _check_evaluation(bound, evaluate)
     planner = None
     if bound.is_aggregation:
@@ -299,7 +312,7 @@ def start_bound_run(
         saved_every_batch=saved_every_batch,
     )
     run = run_operator(bound, operator, sources, build_drop_boxes(bound, plan))
-    run.planner, run.stats, run.saved_every_batch = planner, known, saved_every_batch
+    run.planner, run.stats, run.saved_every_batch, run.pull = planner, known, saved_every_batch, pull
     log_run_started("embedded", bound.query, sources, run.config.plan)
     return run
 
