@@ -118,7 +118,7 @@ def index_bytes(index: Index, rows: float) -> float:
     >>> index_bytes(Index("list"), 1000), index_bytes(Index("hash", 100), 1000)
     (0.0, 25600.0)
     >>> index_bytes(Index("btree", 100), 1000), index_bytes(Index("ttree", 100), 1000)
-    (35272.0, 34104.0)
+    (35256.0, 34440.0)
     """
     if index.kind == "list":
         return 0.0
