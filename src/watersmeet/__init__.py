@@ -56,8 +56,8 @@ if TYPE_CHECKING:
         stream,
     )
     from watersmeet.runtime.spark.running_query import RunningQuery
-    from watersmeet.sources.arrival import ARRIVAL, ArrivalTime
     from watersmeet.sources.declarations import Relation, Stream
+    from watersmeet.sources.times import ARRIVAL, ArrivalTime
     from watersmeet.stats.stream_stats import StreamStats, stats
 
     Wishes = SheddingPolicy
@@ -111,8 +111,8 @@ __all__ = [
 
 #: Modules of the public names that `watersmeet.api` does not define.
 _HOMES = {
-    "ARRIVAL": "watersmeet.sources.arrival",
-    "ArrivalTime": "watersmeet.sources.arrival",
+    "ARRIVAL": "watersmeet.sources.times",
+    "ArrivalTime": "watersmeet.sources.times",
     "Index": "watersmeet.algebra.plan",
     "Plan": "watersmeet.algebra.plan",
     "Query": "watersmeet.algebra.query",

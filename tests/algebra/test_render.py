@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.algebra.expressions import Column, Literal, Value
-from watersmeet.algebra.names import RESERVED, quote_name
 from watersmeet.algebra.render import format_expression, format_query, format_type, query_to_dict, query_to_mermaid
+from watersmeet.algebra.schema import RESERVED, quote_name
 from watersmeet.sql.parsing import parse
 
 

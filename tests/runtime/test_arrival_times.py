@@ -15,7 +15,7 @@ import watersmeet as wm
 from watersmeet.cli.arguments import ReadMode, declare_stream
 from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.sinks import PartFileSink
-from watersmeet.sources.arrival import ARRIVAL_COLUMN, ArrivalClock
+from watersmeet.sources.times import ARRIVAL_COLUMN, ArrivalClock
 
 QUERY = f"""SELECT a.k, a.{ARRIVAL_COLUMN} AS left_at, b.{ARRIVAL_COLUMN} AS right_at
 FROM a [RANGE 1 HOUR] AS a, b [RANGE 1 HOUR] AS b WHERE a.k = b.k"""

@@ -13,7 +13,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
-from watersmeet.operators.aggregate.operator import AggregateOperator
+from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.operators.window_join.tactics.registry import TACTICS
 from watersmeet.runtime.planning import MIN_PLANNING_ROWS
 from watersmeet.sources.declarations import bind_query

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from tests.spark.queries import forget_batch, run_available
 from watersmeet.runtime.spark import host
-from watersmeet.sources.arrival import ARRIVAL_COLUMN
+from watersmeet.sources.times import ARRIVAL_COLUMN
 
 QUERY = f"""SELECT a.k, a.{ARRIVAL_COLUMN} AS left_at, b.{ARRIVAL_COLUMN} AS right_at
 FROM a [RANGE 1 HOUR] AS a, b [RANGE 1 HOUR] AS b WHERE a.k = b.k"""

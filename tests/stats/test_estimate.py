@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Estimate, Provenance, assume, derive
+from watersmeet.stats.stream_stats import Estimate, Provenance, assume, derive
 
 ENORMOUS = pytest.param(10**5000, id="enormous")  # with an id, because Python refuses to print a number this long
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Provenance
+from watersmeet.stats.stream_stats import Provenance
 from watersmeet.stats.table_stats import draw_sample_rows, measure_table
 
 

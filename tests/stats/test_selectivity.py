@@ -29,8 +29,8 @@ from watersmeet.algebra.expressions import (
     Or,
 )
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.selectivity import estimate_selectivity, measure_selectivity
+from watersmeet.stats.stream_stats import Estimate, Provenance
 
 ITEM, STORE, PRICE, OTHER = Column("item", "a"), Column("store", "b"), Column("price", "a"), Column("other", "b")
 ONE, TWO, NULL = Literal(1, pa.int64()), Literal(2, pa.int64()), Literal(None, pa.null())

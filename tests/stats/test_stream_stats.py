@@ -10,8 +10,7 @@ import pytest
 
 from watersmeet.algebra.schema import RelationSchema, StreamSchema
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Provenance
-from watersmeet.stats.stream_stats import StreamStats, stats
+from watersmeet.stats.stream_stats import Provenance, StreamStats, stats
 
 COLUMNS: list[tuple[str, pa.DataType]] = [
     ("auction", pa.int64()),

@@ -15,8 +15,8 @@ from html import escape
 from typing import cast
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.algebra.names import quote_name
 from watersmeet.algebra.query import Query
+from watersmeet.algebra.schema import quote_name
 from watersmeet.algebra.tree import Json, TreeNode, build_expression_tree, build_query_tree, format_type
 from watersmeet.algebra.windows import format_sql_duration
 

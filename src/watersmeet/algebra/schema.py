@@ -1,7 +1,8 @@
-"""Schemas of sources: what the binder needs to know before any row is read."""
+"""Schemas of sources: what the binder needs to know before any row is read; names in SQL text and their quoting."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,20 @@ from watersmeet.errors import InputError, listing
 
 #: Nanoseconds in one tick of an integer event time, by the unit that the stream declares.
 TIME_UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+# fmt: off
+#: Keywords, and words that begin unsupported SQL: as names they need quotes, except after a dot.
+RESERVED = frozenset(
+    (
+        "ALL", "AND", "ANTI", "AS", "ASOF", "BETWEEN", "CASE", "CROSS", "DISTINCT", "DWINDOW", "ELSE", "END",
+        "EVERY", "EXCEPT", "FALSE", "FROM", "FULL", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "IS",
+        "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "ON", "OR", "OUTER", "QUALIFY",
+        "RIGHT", "SELECT", "SEMI", "TABLESAMPLE", "THEN", "TRUE", "UNION", "USING", "WHEN", "WHERE", "WINDOW",
+        "WITH",
+    )
+)
+# fmt: on
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +104,14 @@ def parse_time_unit(unit: Any) -> str | None:
             f"{unit!r:.40} is not a unit of time", hint=f"units of integer times: {listing([*TIME_UNITS_NS])}"
         )
     return spelled
+
+
+def quote_name(name: str) -> str:
+    """Return the name, in double quotes if it could not be parsed without them.
+
+    >>> print(quote_name("price"), quote_name("unit price"), quote_name("select"), quote_name('a"b'))
+    price "unit price" "select" "a""b"
+    """
+    if _PLAIN.fullmatch(name) and name.upper() not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.algebra.names import quote_name
+from watersmeet.algebra.schema import quote_name
 from watersmeet.errors import QueryError
 
 Int64s = NDArray[np.int64]

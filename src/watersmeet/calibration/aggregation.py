@@ -28,8 +28,7 @@ from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
-from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.stats.stream_stats import Estimate, Provenance, StreamStats
 
 BATCHES, WINDOW_BATCHES, GROUPS = 8, 3, 20
 WEIGHTS = tuple(each.name for each in fields(EarlyWeights))

@@ -19,10 +19,10 @@ import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError, abbreviate
 from watersmeet.files import find_similar_path, read_text_file
-from watersmeet.sources.arrival import ArrivalClock
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 from watersmeet.sources.files import is_directory, refuse_missing
+from watersmeet.sources.times import ArrivalClock
 
 _STARTS_LIKE_SQL = re.compile(r"\s*(select|with)\b(?!\.)", re.IGNORECASE)
 #: `SELECT x FROM y` has four words. A file name of as many words still ends with a suffix.

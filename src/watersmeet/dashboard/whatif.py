@@ -17,8 +17,7 @@ from watersmeet.api import Budget, explain
 from watersmeet.errors import InputError, listing
 from watersmeet.planner.explain import Explanation
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.stats.stream_stats import Estimate, Provenance, StreamStats
 
 #: Range of a slider: from its value divided by this factor to its value times this factor.
 _RANGE_FACTOR = 100.0

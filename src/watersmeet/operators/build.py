@@ -12,7 +12,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, EmitMode
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config
-from watersmeet.operators.aggregate.operator import AggregateOperator
+from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.operators.protocol import Operator, OperatorConfig
 from watersmeet.operators.shed.aggregation import ShedConfig, build_shed_config
 from watersmeet.operators.shed.operator import SheddingAggregateOperator

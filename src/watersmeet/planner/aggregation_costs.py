@@ -40,8 +40,7 @@ from watersmeet.planner.overload import Approximation, CostingContext, Remedies,
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import ArrivalPattern, InputEstimate, Workload
-from watersmeet.stats.estimate import derive
-from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.stats.stream_stats import StreamStats, derive
 
 #: Seconds between evaluations if the query has no EVERY: one batch.
 BATCH_S = 1.0

@@ -16,8 +16,7 @@ from watersmeet.errors import InputError, listing
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.join_predicates import split_betweens
 from watersmeet.sql.binder import bind_predicate
-from watersmeet.stats.estimate import Estimate
-from watersmeet.stats.stream_stats import PredicateStats, StreamStats
+from watersmeet.stats.stream_stats import Estimate, PredicateStats, StreamStats
 
 
 @dataclass(frozen=True, slots=True)

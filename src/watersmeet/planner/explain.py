@@ -31,8 +31,7 @@ from watersmeet.planner.probe_orders import describe_order, find_pinned_order
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
-from watersmeet.stats.estimate import Estimate
-from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.stats.stream_stats import Estimate, StreamStats
 from watersmeet.units import (
     format_bytes,
     format_cores,

@@ -21,7 +21,7 @@ from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import OperatorCost
 from watersmeet.planner.workload import FilterEstimate, Workload
-from watersmeet.stats.estimate import Estimate, Provenance
+from watersmeet.stats.stream_stats import Estimate, Provenance
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from watersmeet.planner.models.ayad_drops import (
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.workload import InputEstimate, Workload
-from watersmeet.stats.estimate import Estimate, derive
+from watersmeet.stats.stream_stats import Estimate, derive
 from watersmeet.units import format_bytes, format_cores, format_percent
 
 #: Plans are compared with all streams scaled by each of these shares, and with each stream alone kept whole.

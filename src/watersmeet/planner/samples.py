@@ -26,8 +26,8 @@ from watersmeet.operators.expressions import is_true, maybe_true
 from watersmeet.operators.window_join.admission import ReleasedRows, build_pane, combine_chunks, drop_raising_rows
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
-from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.selectivity import measure_selectivity
+from watersmeet.stats.stream_stats import Estimate
 from watersmeet.stats.table_stats import draw_sample_rows
 
 Int64s = NDArray[np.int64]

@@ -23,9 +23,8 @@ from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.declared_predicates import DeclaredPredicates
 from watersmeet.planner.samples import Samples
-from watersmeet.stats.estimate import Estimate, Provenance, derive
 from watersmeet.stats.selectivity import estimate_selectivity
-from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.stats.stream_stats import Estimate, Provenance, StreamStats, derive
 
 Floats = NDArray[np.float64]
 

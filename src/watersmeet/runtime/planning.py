@@ -37,8 +37,7 @@ from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
-from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
+from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, Estimate, Provenance, StreamStats, stats
 from watersmeet.stats.table_stats import measure_table
 
 #: With fewer sampled rows than this, any plan finishes before the planner does.

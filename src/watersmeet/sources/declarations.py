@@ -19,9 +19,15 @@ from watersmeet.algebra.render import html_code, html_table
 from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
 from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InputError
-from watersmeet.sources.arrival import ARRIVAL, ARRIVAL_COLUMN, ArrivalTime
 from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, RowSource, SparkFeed, make_feed
-from watersmeet.sources.times import Duration, extract_event_times_us, parse_duration_us
+from watersmeet.sources.times import (
+    ARRIVAL,
+    ARRIVAL_COLUMN,
+    ArrivalTime,
+    Duration,
+    extract_event_times_us,
+    parse_duration_us,
+)
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
 

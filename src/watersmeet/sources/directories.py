@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError, InternalError
-from watersmeet.sources.arrival import ArrivalClock, add_arrival_field, stamp_rows
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
 from watersmeet.sources.schemas import describe_schema_difference
+from watersmeet.sources.times import ArrivalClock, add_arrival_field, stamp_rows
 
 #: Maximum number of files of one stream in one batch, so that a large backlog is processed in several batches.
 MAX_FILES_PER_BATCH = 64

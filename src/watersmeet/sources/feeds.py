@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.sources.arrival import (
-    ARRIVAL_COLUMN,
-    ARRIVAL_FIELD,
-    SPARK_STAMP,
-    ArrivalClock,
-    add_arrival_field,
-    stamp_rows,
-)
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files, refuse_missing
 from watersmeet.sources.schemas import (
     apply_schema,
     describe_schema_difference,
     normalize_table,
     refuse_duplicate_columns,
+)
+from watersmeet.sources.times import (
+    ARRIVAL_COLUMN,
+    ARRIVAL_FIELD,
+    SPARK_STAMP,
+    ArrivalClock,
+    add_arrival_field,
+    stamp_rows,
 )
 
 if TYPE_CHECKING:

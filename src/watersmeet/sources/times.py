@@ -1,6 +1,7 @@
-"""Event times, and durations as callers write them.
+"""Event times, arrival times, and durations as callers write them.
 
-An event time is one int64 count of microseconds per row, from any time type of a source.
+An event time is one int64 count of microseconds per row, from any time type of a source. The rows of a stream without a
+time column get the time at which their batch was read.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+import time
+from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +57,11 @@ _UNIT_ABBREVIATIONS = {
 _PART = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([a-zµμ]+)", re.ASCII | re.IGNORECASE)
 _HINT = 'write it like "5 seconds", "100 ms" or "1h", as a number of seconds, or as a timedelta'
 _MICROSECOND = dt.timedelta(microseconds=1)
+#: Name of the column that holds the time of arrival.
+ARRIVAL_COLUMN = "arrival_time"
+ARRIVAL_FIELD = pa.field(ARRIVAL_COLUMN, pa.timestamp("us", "UTC"))
+#: Expression by which Spark stamps the rows of a frame. A stream's replayed batch gets the same time again.
+SPARK_STAMP = f"current_timestamp() AS {ARRIVAL_COLUMN}"
 
 
 def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | None = None) -> Times:
@@ -249,3 +258,49 @@ def _format_value(value: object) -> str:
         return abbreviate(repr(value))
     except ValueError:  # Python does not print integers of more than 4,300 digits
         return "a number of thousands of digits"
+
+
+class ArrivalTime(Enum):
+    """Type of `ARRIVAL`."""
+
+    ARRIVAL = "ARRIVAL"
+
+
+#: In place of a time column: rows are stamped on arrival.
+ARRIVAL: Final = ArrivalTime.ARRIVAL
+
+
+@dataclass
+class ArrivalClock:
+    """Clock of one stream, in microseconds since 1970. It never goes back, even if the machine's clock does."""
+
+    latest_us: int = 0
+
+    def read_us(self) -> int:
+        self.latest_us = max(self.latest_us, time.time_ns() // 1_000)
+        return self.latest_us
+
+
+def add_arrival_field(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of stamped rows.
+
+    >>> add_arrival_field(pa.schema({"item": pa.string()})).names
+    ['item', 'arrival_time']
+    """
+    if ARRIVAL_COLUMN in schema.names:
+        raise InputError(
+            f'rows stamped on arrival get a column "{ARRIVAL_COLUMN}", but the source already has one',
+            hint=f'rename the column, or use it as the event time: time="{ARRIVAL_COLUMN}"',
+        )
+    return schema.append(ARRIVAL_FIELD)
+
+
+def stamp_rows(table: pa.Table, arrived_us: int) -> pa.Table:
+    """Return the rows with the time at which they arrived.
+
+    >>> stamp_rows(pa.table({"item": ["pen"]}), 1_000_000).column("arrival_time")[0].as_py().second
+    1
+    """
+    schema = add_arrival_field(table.schema)
+    stamp = pa.scalar(arrived_us, ARRIVAL_FIELD.type)
+    return pa.table([*table.columns, pa.repeat(stamp, table.num_rows)], schema=schema)

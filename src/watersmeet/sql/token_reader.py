@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from watersmeet.algebra.names import RESERVED
+from watersmeet.algebra.schema import RESERVED
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.tokens import Token, TokenKind
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from watersmeet.algebra.names import RESERVED
+from watersmeet.algebra.schema import RESERVED
 from watersmeet.errors import QueryError, Span
 
 MAX_TEXT = 200_000

@@ -38,7 +38,7 @@ from watersmeet.algebra.expressions import (
     columns_of,
 )
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Estimate, Provenance, assume, derive
+from watersmeet.stats.stream_stats import Estimate, Provenance, assume, derive
 
 #: Statistic of a column, or None if there is none.
 Lookup = Callable[[Column], Estimate | None]

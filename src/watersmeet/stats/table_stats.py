@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.arrow_types import is_bytes_view, is_text_view
 from watersmeet.errors import InputError, listing
-from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.stream_stats import StreamStats, assume_rate, assume_row_bytes
+from watersmeet.stats.stream_stats import Estimate, Provenance, StreamStats, assume_rate, assume_row_bytes
 
 EXACT_ROWS = 200_000
 _LONGEST_ITEM = 64

@@ -15,8 +15,8 @@ from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.generators.aggregation_cases import SavedStateParts
 from tests.volume import scale_volume
 from watersmeet.errors import QueryError, WatersmeetError
-from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.state import compact_state
+from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.sources.declarations import bind_query
 
 Row = tuple[Any, ...]

@@ -14,8 +14,8 @@ import watersmeet as wm
 from tests.operators.aggregate.estimates import run_estimates
 from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.generators.aggregation_cases import SavedStateParts
-from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.state import compact_state
+from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.sources.declarations import bind_query
 
 Row = tuple[Any, ...]

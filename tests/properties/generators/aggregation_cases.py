@@ -31,13 +31,13 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal_reason
-from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.serialization import (
     AggregatePart,
     restore_from_parts,
     split_into_parts,
 )
 from watersmeet.operators.aggregate.state import AggregateState, compact_state
+from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.operators.protocol import SavedPart
 
 MAX_INSTANTS = 12

@@ -20,7 +20,6 @@ from watersmeet.operators.aggregate import (
     tables,
     window_rows,
 )
-from watersmeet.operators.aggregate import operator as aggregate_operator
 from watersmeet.operators.aggregate import window_changes as events
 from watersmeet.operators.window_join import row_counter
 
@@ -155,7 +154,7 @@ AGGREGATION_MUTANTS = (
     single_patch_mutant("sums wrap", functions, "_has_wrapped", _wrapped_sums),
     single_patch_mutant("MIN and MAX are each other", codes.OrderCodes, "rank", _smallest_for_largest),
     single_patch_mutant("what is shown for now is not taken back", events.WindowChanges, "invert", _not_taken_back),
-    single_patch_mutant("evaluation a microsecond before the watermark", aggregate_operator, "step", _evaluated_at(-1)),
+    single_patch_mutant("evaluation a microsecond before the watermark", step, "step", _evaluated_at(-1)),
     single_patch_mutant("HAVING is ignored", build, "build_aggregate_config", _having_ignored),
     single_patch_mutant("pair windows a microsecond too long", config, "compute_pair_bounds_us", _pairs_longer),
     single_patch_mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),

@@ -22,8 +22,8 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.merging import merge_partials
-from watersmeet.operators.aggregate.operator import AggregateOperator
 from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.operators.protocol import BatchCounters, Clock, InputBatch, Operator, OperatorConfig
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS

@@ -35,11 +35,11 @@ from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_
 from watersmeet.runtime.spark.python_steps import map_in_arrow, task_batch_id, use_driver_python
 from watersmeet.runtime.spark.round_numbers import ROUNDS, RoundNumbers
 from watersmeet.runtime.spark.session import is_first_time
-from watersmeet.sources.arrival import ARRIVAL_COLUMN, stamp_rows
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
 from watersmeet.sources.files import is_data_file, read_file_in_batches
 from watersmeet.sources.schemas import apply_schema, describe_schema_difference
+from watersmeet.sources.times import ARRIVAL_COLUMN, stamp_rows
 
 _BOX_FLAG, _HASHES = "\0box", "\0hash"
 
