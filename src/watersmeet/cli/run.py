@@ -286,7 +286,7 @@ def _run_incrementally_on_spark(
     observe = partial(_observe_batch, job, reporter, dashboard)
     rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).write_batch)
     reporter.close()
-    reporter.say(f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'row')}")
+    reporter.say(f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'result row')}")
     _report_how_to_resume(job, reporter)
 
 

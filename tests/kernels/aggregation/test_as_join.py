@@ -34,8 +34,8 @@ def test_every_change_joins_the_entries_that_match_at_that_time(
 ) -> None:
     listed = _never_below_zero(proposed)
 
-    def matches(met: tuple[int, ...]) -> bool:
-        a, b, c = (described[entry] for entry in met)
+    def matches(chosen: tuple[int, ...]) -> bool:
+        a, b, c = (described[entry] for entry in chosen)
         return a[0] == b[0] and b[1] == c[1] and a[2] < c[2]
 
     expected = as_join_definition(
@@ -71,10 +71,10 @@ def _join_changes(
     first = len(of_pair)
     compared = {number: column - first for number in (0, 2) for column, _ in config.inputs[number].ranges}
     for entry, (k, m, v) in enumerate(described):
-        tables.entries.words[entry, of_pair[frozenset({0, 1})]] = k
-        tables.entries.words[entry, of_pair[frozenset({1, 2})]] = m
+        tables.entries.key_codes[entry, of_pair[frozenset({0, 1})]] = k
+        tables.entries.key_codes[entry, of_pair[frozenset({1, 2})]] = m
         if entry % INPUTS in compared:
-            tables.entries.ranges[entry, compared[entry % INPUTS]] = v
+            tables.entries.condition_codes[entry, compared[entry % INPUTS]] = v
     tables.reserve_directories(len(listed))
     changed, rows, amount = (np.array([change[place] for change in listed], np.int64) for place in range(3))
     ints = np.stack([rows, amount], axis=1)
@@ -93,7 +93,7 @@ def _join_changes(
         changes, AggregationCounters(*(np.zeros((INPUTS, INPUTS), np.int64) for _ in range(2))), out
     ):
         for at in range(size):
-            met, sums = tuple(out.met[at].tolist()), tuple(out.ints[at, 2::2].tolist())
+            chosen, sums = tuple(out.entries[at].tolist()), tuple(out.ints[at, 2::2].tolist())
             assert np.allclose(out.approx[at], sums)
-            found.append((int(out.change[at]), met, int(out.ints[at, 0]), sums))
+            found.append((int(out.change[at]), chosen, int(out.ints[at, 0]), sums))
     return found

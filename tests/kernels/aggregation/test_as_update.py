@@ -60,9 +60,9 @@ def _columns() -> tuple[Any, Any, Any]:
 
 
 def _empty_set() -> AggregationSet:
-    clock = np.array([0, 0], np.int64)
-    clock[OPEN] = NONE
-    return AggregationSet(*_columns(), *_columns(), np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.bool_), clock)
+    progress = np.array([0, 0], np.int64)
+    progress[OPEN] = NONE
+    return AggregationSet(*_columns(), *_columns(), np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.bool_), progress)
 
 
 def _room() -> EmittedGroups:

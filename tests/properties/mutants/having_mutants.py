@@ -197,7 +197,7 @@ HAVING_MUTANTS = (
         "a restart forgets who was shown",
         result_set.ResultSet,
         "restore",
-        _restored_without(("shown_ints", "shown_approx", "shown_pairs")),
+        _restored_without(("emitted_ints", "emitted_approx", "emitted_pairs")),
     ),
     single_patch_mutant(
         "a restart forgets the MIN and MAX shown last", extremes.Extremes, "restore", _forget_shown_extreme

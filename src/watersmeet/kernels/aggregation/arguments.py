@@ -33,15 +33,17 @@ class EntryChanges(NamedTuple):
 
 
 class AggregationEntries(NamedTuple):
-    """Entries: the number of rows, the join keys by class, the codes that conditions read, the time, and the sums.
+    """Entries: the number of rows, the join keys, the codes that conditions read, the time, and the sums.
+
+    There is one key code per equality class: the columns that the query's equalities make equal.
 
     An integer sum is kept modulo 2⁶⁴ together with its approximation. Both together give the exact sum, however often
     it wrapped. A sum of floats is a pair of doubles in adjacent columns.
     """
 
     rows: Int64s
-    words: Int64s  # 2-D
-    ranges: Int64s  # 2-D
+    key_codes: Int64s  # 2-D
+    condition_codes: Int64s  # 2-D
     times: Int64s
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
@@ -57,7 +59,7 @@ class EntryDirectories(NamedTuple):
     classes: Int64s  # 2-D: [directory, place], −1 where there are fewer
     of_input: Int64s  # 2-D: [input, place], −1 where there are fewer
     slots: Int64s  # 2-D: [directory, slot]; as many as a power of two
-    node_words: Int64s  # 3-D: [directory, node, place]
+    node_codes: Int64s  # 3-D: [directory, node, place]
     head: Int64s  # 2-D: [directory, node]
     nodes: Int64s  # nodes in use
     following: Int64s  # 2-D: [directory, entry]
@@ -85,7 +87,10 @@ class EntryConditions(NamedTuple):
 
 
 class AggregationColumns(NamedTuple):
-    """Owner of each result column (−1: computed elsewhere), and its place among the owner's columns."""
+    """Owner of each result column, and its place among the owner's columns.
+
+    The owner is the input whose values the column sums; −1 if its values are computed after the join.
+    """
 
     int_owner: Int64s
     int_place: Int64s
@@ -96,14 +101,17 @@ class AggregationColumns(NamedTuple):
 
 
 class AggregationCursors(NamedTuple):
-    """Position of the loops, so the caller can empty a full output in the middle of them."""
+    """Where the loops are, so that the caller can empty a full output in the middle of them.
+
+    `chosen` has the entry of each input, and `cursor` the entry of each loop.
+    """
 
     chosen: Int64s
     cursor: Int64s
-    clock: Int64s
+    position: Int64s
 
 
-# Places of the loops' clock: the next change, the level of its loops (−1: not started), and whether that level is about
+# Places of `position`: the next change, the level of its loops (−1: not started), and whether that level is about
 # to be opened.
 NEXT, LEVEL, OPENING = 0, 1, 2
 
@@ -112,17 +120,17 @@ class JoinedResults(NamedTuple):
     """Room for results: the change each comes from, the entry of every input, and the amounts it adds."""
 
     change: Int64s
-    met: Int64s  # 2-D
+    entries: Int64s  # 2-D: [result, input]
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
     pairs: Float64s  # 2-D
 
 
 class AggregationCounters(NamedTuple):
-    """Work by origin and target: probes, and entries that passed."""
+    """Work by origin and target: probes, and entries found that satisfy the conditions."""
 
     probes: Int64s  # 2-D
-    touched: Int64s  # 2-D
+    matched: Int64s  # 2-D
 
 
 class AggregationSet(NamedTuple):
@@ -134,15 +142,15 @@ class AggregationSet(NamedTuple):
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
     pairs: Float64s  # 2-D
-    shown_ints: Int64s  # 2-D
-    shown_approx: Float64s  # 2-D
-    shown_pairs: Float64s  # 2-D
-    dirty: Int64s  # groups that changed, the first `clock[DIRTY]` places
+    emitted_ints: Int64s  # 2-D
+    emitted_approx: Float64s  # 2-D
+    emitted_pairs: Float64s  # 2-D
+    dirty: Int64s  # groups that changed, the first `progress[DIRTY]` places
     is_dirty: Bools
-    clock: Int64s
+    progress: Int64s
 
 
-# Places of a result's clock: how many groups are dirty, and the open instant (−1: none).
+# Places of `progress`: how many groups are dirty, and the open instant (−1: none).
 DIRTY, OPEN = 0, 1
 
 
@@ -162,7 +170,7 @@ class EmittedGroups(NamedTuple):
 class PairingHeaps(NamedTuple):
     """Pairing heaps, one per group, over distinct values with their multiplicities."""
 
-    held: Int64s  # multiplicity
+    multiplicity: Int64s
     key: Int64s  # smaller comes first
     child: Int64s
     sibling: Int64s
@@ -183,9 +191,9 @@ DIRECTORIES = _type(EntryDirectories, (_I, 2), (_I, 2), (_I, 2), (_I, 3), (_I, 2
 STEPS = _type(AggregationSteps, (_I, 2), (_I, 2), (_I, 3))
 CONDITIONS = _type(EntryConditions, *[(_I, 1)] * 5, (_I, 2))
 COLUMNS = _type(AggregationColumns, *[(_I, 1)] * 6)
-LOOPS = _type(AggregationCursors, (_I, 1), (_I, 1), (_I, 1))
-FOUND = _type(JoinedResults, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2))
-SHOWN = _type(EmittedGroups, (_I, 1), (_I, 1), *[(_I, 2), (_F, 2), (_F, 2)] * 2)
-WORK = _type(AggregationCounters, (_I, 2), (_I, 2))
-RESULT = _type(AggregationSet, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))
+CURSORS = _type(AggregationCursors, (_I, 1), (_I, 1), (_I, 1))
+JOINED_RESULTS = _type(JoinedResults, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2))
+EMITTED_GROUPS = _type(EmittedGroups, (_I, 1), (_I, 1), *[(_I, 2), (_F, 2), (_F, 2)] * 2)
+COUNTERS = _type(AggregationCounters, (_I, 2), (_I, 2))
+AGGREGATION_SET = _type(AggregationSet, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))
 HEAPS = _type(PairingHeaps, *[(_I, 1)] * 4, (_B, 1), (_I, 1))

@@ -1,7 +1,7 @@
 """The AS join: each change of a window joins the entries of all other inputs, and every match is one signed result.
 
 Changes are applied one at a time. After each of them, the results so far sum up to the aggregate of the join of the
-current windows. So nothing is ever computed from a whole window. An entry of an input that aggregates early stands for
+current windows. So nothing is ever computed from a whole window. An entry of an input that aggregates early counts
 many rows; a result multiplies the amounts of the other inputs by their number. This is the coalescing property: f(c, a)
 = a·c for SUM and c for COUNT.
 
@@ -29,16 +29,16 @@ from watersmeet.kernels.aggregation.arguments import (
     CHANGES,
     COLUMNS,
     CONDITIONS,
+    COUNTERS,
+    CURSORS,
     DIRECTORIES,
     ENTRIES,
-    FOUND,
+    JOINED_RESULTS,
     LEVEL,
-    LOOPS,
     NEXT,
     NONE,
     OPENING,
     STEPS,
-    WORK,
     AggregationColumns,
     AggregationCounters,
     AggregationCursors,
@@ -56,7 +56,9 @@ from watersmeet.kernels.compile import BOOL, OUT_INT64, inlined_subroutine, kern
 from watersmeet.kernels.loop_state import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
 
 
-@kernel(CHANGES, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, LOOPS, WORK, FOUND, BOOL, allocates=False)
+@kernel(
+    CHANGES, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, CURSORS, COUNTERS, JOINED_RESULTS, BOOL, allocates=False
+)
 def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstring
     changes: EntryChanges,
     entries: AggregationEntries,
@@ -77,13 +79,13 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     """
     change_input, change_entry, change_rows = changes.input, changes.entry, changes.rows
     change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
-    rows, words, ranges, times = entries.rows, entries.words, entries.ranges, entries.times
+    rows, key_codes, condition_codes, times = entries.rows, entries.key_codes, entries.condition_codes, entries.times
     sums, approx, pairs = entries.ints, entries.approx, entries.pairs
-    classes, of_input, slots, node_words = (
+    classes, of_input, slots, node_codes = (
         directories.classes,
         directories.of_input,
         directories.slots,
-        directories.node_words,
+        directories.node_codes,
     )
     head, nodes, following, preceding = (
         directories.head,
@@ -103,18 +105,18 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     int_owner, int_place = columns.int_owner, columns.int_place
     approx_owner, approx_place = columns.approx_owner, columns.approx_place
     pair_owner, pair_place = columns.pair_owner, columns.pair_place
-    chosen, cursor, clock = loops.chosen, loops.cursor, loops.clock
-    probes, touched = work.probes, work.touched
-    out_change, out_met, out_ints, out_approx, out_pairs = out.change, out.met, out.ints, out.approx, out.pairs
+    chosen, cursor, position = loops.chosen, loops.cursor, loops.position
+    probes, matched = work.probes, work.matched
+    out_change, out_entries, out_ints, out_approx, out_pairs = out.change, out.entries, out.ints, out.approx, out.pairs
     inputs, room, found = targets.shape[0], out_change.size, 0
     last = inputs - 1
     places = classes.shape[1]
     mask = slots.shape[1] - 1
 
-    while clock[NEXT] < change_input.size:
-        at = clock[NEXT]
+    while position[NEXT] < change_input.size:
+        at = position[NEXT]
         origin, entry, weight = change_input[at], change_entry[at], change_rows[at]
-        level, opening = clock[LEVEL], clock[OPENING] == 1
+        level, opening = position[LEVEL], position[OPENING] == 1
         if level == NONE:
             before = rows[entry]
             rows[entry] += weight
@@ -126,13 +128,13 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     link_entry(
                         classes,
                         slots,
-                        node_words,
+                        node_codes,
                         head,
                         nodes,
                         following,
                         preceding,
                         node_of,
-                        words,
+                        key_codes,
                         directory,
                         entry,
                         places,
@@ -166,7 +168,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     pairs[entry, column] = high
                     pairs[entry, column + 1] = low
             if not joins:
-                clock[NEXT] += 1
+                position[NEXT] += 1
                 continue
             for number in range(inputs):
                 chosen[number] = NONE
@@ -175,11 +177,11 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
         while level >= 0:
             if level == last:
                 if found == room:
-                    clock[LEVEL], clock[OPENING] = level, 1 if opening else 0
+                    position[LEVEL], position[OPENING] = level, 1 if opening else 0
                     return found
                 others = 1
                 for number in range(inputs):
-                    out_met[found, number] = chosen[number]
+                    out_entries[found, number] = chosen[number]
                     if number != origin:
                         others *= rows[chosen[number]]
                 out_change[found] = at
@@ -221,7 +223,18 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
             target, directory = targets[origin, level], ways[origin, level]
             if opening:
                 candidate = find_first_entry(
-                    classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask
+                    classes,
+                    slots,
+                    node_codes,
+                    head,
+                    key_codes,
+                    providers,
+                    chosen,
+                    origin,
+                    level,
+                    directory,
+                    places,
+                    mask,
                 )
                 probes[origin, target] += 1
             else:
@@ -229,7 +242,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
             while candidate != NONE:
                 chosen[target] = candidate
                 if satisfies_conditions(
-                    ranges, times, op, left, left_column, right, right_column, later_by, target, chosen
+                    condition_codes, times, op, left, left_column, right, right_column, later_by, target, chosen
                 ):
                     break
                 candidate = following[directory, candidate]
@@ -238,10 +251,10 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
             if candidate == NONE:
                 level, opening = level - 1, False
             else:
-                touched[origin, target] += 1
+                matched[origin, target] += 1
                 level, opening = level + 1, True
-        clock[NEXT] += 1
-        clock[LEVEL] = NONE
+        position[NEXT] += 1
+        position[LEVEL] = NONE
     return found
 
 
@@ -258,18 +271,20 @@ def as_join_definition(
     >>> as_join_definition([(0, 7, 2, 50), (1, 9, 3, 4)], 2, matches)
     [(1, (7, 9), 6, (150, 8))]
     """
-    held: list[dict[int, tuple[int, int]]] = [{} for _ in range(inputs)]
+    current: list[dict[int, tuple[int, int]]] = [{} for _ in range(inputs)]
     results = []
     for number, (origin, entry, rows, measure) in enumerate(changes):
-        before = held[origin].pop(entry, (0, 0))
+        before = current[origin].pop(entry, (0, 0))
         if before[0] + rows:
-            held[origin][entry] = before[0] + rows, before[1] + measure
-        others = [{entry: (rows, measure)} if each == origin else held[each] for each in range(inputs)]
-        for met in product(*others):
-            if matches(met):
-                counts = [others[each][met[each]][0] for each in range(inputs)]
-                sums = [others[each][met[each]][1] * prod(counts[:each] + counts[each + 1 :]) for each in range(inputs)]
-                results.append((number, met, prod(counts), tuple(sums)))
+            current[origin][entry] = before[0] + rows, before[1] + measure
+        others = [{entry: (rows, measure)} if each == origin else current[each] for each in range(inputs)]
+        for chosen in product(*others):
+            if matches(chosen):
+                counts = [others[each][chosen[each]][0] for each in range(inputs)]
+                sums = [
+                    others[each][chosen[each]][1] * prod(counts[:each] + counts[each + 1 :]) for each in range(inputs)
+                ]
+                results.append((number, chosen, prod(counts), tuple(sums)))
     return results
 
 
@@ -284,7 +299,7 @@ def _count_other_rows(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> 
 
 @inlined_subroutine
 def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be called for every candidate
-    ranges: Int64s,
+    condition_codes: Int64s,
     times: Int64s,
     op: Int64s,
     left: Int64s,
@@ -303,7 +318,7 @@ def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be 
     for each in range(op.size):
         one, two = left[each], right[each]
         if (one == target or two == target) and chosen[one] != NONE and chosen[two] != NONE:  # noqa: PLR1714 # as above
-            a, b = ranges[chosen[one], left_column[each]], ranges[chosen[two], right_column[each]]
+            a, b = condition_codes[chosen[one], left_column[each]], condition_codes[chosen[two], right_column[each]]
             kind = op[each]
             if kind == EQUAL:
                 fits = a == b

@@ -11,12 +11,31 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, RESULT, SHOWN, AggregationSet, EmittedGroups
+from watersmeet.kernels.aggregation.arguments import (
+    AGGREGATION_SET,
+    DIRTY,
+    EMITTED_GROUPS,
+    NONE,
+    OPEN,
+    AggregationSet,
+    EmittedGroups,
+)
 from watersmeet.kernels.aggregation.double_double import add_pair
 from watersmeet.kernels.compile import IN_FLOAT64_2D, IN_INT64, IN_INT64_2D, INT, kernel
 
 
-@kernel(IN_INT64, IN_INT64, IN_INT64_2D, IN_FLOAT64_2D, IN_FLOAT64_2D, RESULT, SHOWN, INT, INT, allocates=False)
+@kernel(
+    IN_INT64,
+    IN_INT64,
+    IN_INT64_2D,
+    IN_FLOAT64_2D,
+    IN_FLOAT64_2D,
+    AGGREGATION_SET,
+    EMITTED_GROUPS,
+    INT,
+    INT,
+    allocates=False,
+)
 def as_update(  # one loop: see `as_join`
     groups: NDArray[np.int64],
     instants: NDArray[np.int64],
@@ -38,46 +57,46 @@ def as_update(  # one loop: see `as_join`
     A group of no rows has sums that are exactly zero, so rounding never outlives a group.
     """
     to_ints, to_approx, to_pairs = result.ints, result.approx, result.pairs
-    old_ints, old_approx, old_pairs = result.shown_ints, result.shown_approx, result.shown_pairs
-    dirty, is_dirty, clock = result.dirty, result.is_dirty, result.clock
+    old_ints, old_approx, old_pairs = result.emitted_ints, result.emitted_approx, result.emitted_pairs
+    dirty, is_dirty, progress = result.dirty, result.is_dirty, result.progress
     out_ints, out_approx, out_pairs = out.ints, out.approx, out.pairs
     was_ints, was_approx, was_pairs = out.before_ints, out.before_approx, out.before_pairs
     out_instant, out_group = out.instant, out.group
-    shown = 0
+    emitted = 0
     for at in range(start, groups.size + 1):
         over = at == groups.size
-        if (over and closing != NONE) or (not over and clock[OPEN] != NONE and clock[OPEN] != instants[at]):
-            if shown + clock[DIRTY] > out_group.size:
-                return at, shown
-            instant = clock[OPEN] if clock[OPEN] != NONE else closing
-            for place in range(clock[DIRTY]):
+        if (over and closing != NONE) or (not over and progress[OPEN] != NONE and progress[OPEN] != instants[at]):
+            if emitted + progress[DIRTY] > out_group.size:
+                return at, emitted
+            instant = progress[OPEN] if progress[OPEN] != NONE else closing
+            for place in range(progress[DIRTY]):
                 group = dirty[place]
                 is_dirty[group] = False
-                out_instant[shown] = instant
-                out_group[shown] = group
+                out_instant[emitted] = instant
+                out_group[emitted] = group
                 for column in range(to_ints.shape[1]):
-                    out_ints[shown, column] = to_ints[group, column]
-                    was_ints[shown, column] = old_ints[group, column]
+                    out_ints[emitted, column] = to_ints[group, column]
+                    was_ints[emitted, column] = old_ints[group, column]
                     old_ints[group, column] = to_ints[group, column]
                 for column in range(to_approx.shape[1]):
-                    out_approx[shown, column] = to_approx[group, column]
-                    was_approx[shown, column] = old_approx[group, column]
+                    out_approx[emitted, column] = to_approx[group, column]
+                    was_approx[emitted, column] = old_approx[group, column]
                     old_approx[group, column] = to_approx[group, column]
                 for column in range(to_pairs.shape[1]):
-                    out_pairs[shown, column] = to_pairs[group, column]
-                    was_pairs[shown, column] = old_pairs[group, column]
+                    out_pairs[emitted, column] = to_pairs[group, column]
+                    was_pairs[emitted, column] = old_pairs[group, column]
                     old_pairs[group, column] = to_pairs[group, column]
-                shown += 1
-            clock[DIRTY] = 0
-            clock[OPEN] = NONE
+                emitted += 1
+            progress[DIRTY] = 0
+            progress[OPEN] = NONE
         if over:
             break
-        clock[OPEN] = instants[at]
+        progress[OPEN] = instants[at]
         group = groups[at]
         if not is_dirty[group]:
             is_dirty[group] = True
-            dirty[clock[DIRTY]] = group
-            clock[DIRTY] += 1
+            dirty[progress[DIRTY]] = group
+            progress[DIRTY] += 1
         to_ints[group, 0] += ints[at, 0]
         empty = to_ints[group, 0] == 0
         for column in range(1, ints.shape[1]):
@@ -90,7 +109,7 @@ def as_update(  # one loop: see `as_join`
             )
             to_pairs[group, column] = 0.0 if empty else high
             to_pairs[group, column + 1] = 0.0 if empty else low
-    return groups.size + 1, shown
+    return groups.size + 1, emitted
 
 
 def as_update_definition(
@@ -105,7 +124,7 @@ def as_update_definition(
     [(0, 5, (3, 13), (0, 0)), (4, 5, (0, 0), (3, 13))]
     """
     totals: dict[int, tuple[int, int]] = {}
-    shown = []
+    emitted = []
     for instant, of_instant in groupby(results, key=lambda result: result[0]):
         before = dict(totals)
         changed: dict[int, None] = {}
@@ -113,5 +132,5 @@ def as_update_definition(
             changed[group] = None
             counted, total = totals.get(group, (0, 0))
             totals[group] = (counted + rows, total + amount) if counted + rows else (0, 0)
-        shown += [(instant, group, totals[group], before.get(group, (0, 0))) for group in changed]
-    return shown
+        emitted += [(instant, group, totals[group], before.get(group, (0, 0))) for group in changed]
+    return emitted

@@ -22,9 +22,9 @@ from watersmeet.kernels.hashing import mix_bits
 def find_first_entry(
     classes: Int64s,
     slots: Int64s,
-    node_words: Int64s,
+    node_codes: Int64s,
     head: Int64s,
-    words: Int64s,
+    key_codes: Int64s,
     providers: Int64s,
     chosen: Int64s,
     origin: int,
@@ -39,7 +39,7 @@ def find_first_entry(
         key_class = classes[directory, place]
         if key_class == NONE:
             break
-        bits = mix_bits(np.int64(bits ^ np.uint64(words[chosen[providers[origin, level, place]], key_class])))
+        bits = mix_bits(np.int64(bits ^ np.uint64(key_codes[chosen[providers[origin, level, place]], key_class])))
     slot = np.int64(bits & np.uint64(mask))
     entry = NONE
     while slots[directory, slot] != NONE:
@@ -49,7 +49,7 @@ def find_first_entry(
             key_class = classes[directory, place]
             if key_class == NONE:
                 break
-            if node_words[directory, node, place] != words[chosen[providers[origin, level, place]], key_class]:
+            if node_codes[directory, node, place] != key_codes[chosen[providers[origin, level, place]], key_class]:
                 same = False
                 break
         if same:
@@ -63,13 +63,13 @@ def find_first_entry(
 def link_entry(
     classes: Int64s,
     slots: Int64s,
-    node_words: Int64s,
+    node_codes: Int64s,
     head: Int64s,
     nodes: Int64s,
     following: Int64s,
     preceding: Int64s,
     node_of: Int64s,
-    words: Int64s,
+    key_codes: Int64s,
     directory: int,
     entry: int,
     places: int,
@@ -81,7 +81,7 @@ def link_entry(
         key_class = classes[directory, part]
         if key_class == NONE:
             break
-        bits = mix_bits(np.int64(bits ^ np.uint64(words[entry, key_class])))
+        bits = mix_bits(np.int64(bits ^ np.uint64(key_codes[entry, key_class])))
     slot = np.int64(bits & np.uint64(mask))
     node = slots[directory, slot]
     while node != NONE:
@@ -90,7 +90,7 @@ def link_entry(
             key_class = classes[directory, part]
             if key_class == NONE:
                 break
-            if node_words[directory, node, part] != words[entry, key_class]:
+            if node_codes[directory, node, part] != key_codes[entry, key_class]:
                 same = False
                 break
         if same:
@@ -106,7 +106,7 @@ def link_entry(
             key_class = classes[directory, part]
             if key_class == NONE:
                 break
-            node_words[directory, node, part] = words[entry, key_class]
+            node_codes[directory, node, part] = key_codes[entry, key_class]
     first = head[directory, node]
     node_of[directory, entry] = node
     preceding[directory, entry] = NONE
@@ -140,7 +140,7 @@ def rehash_nodes(directories: EntryDirectories) -> None:
         for node in range(directories.nodes[directory]):
             bits = np.uint64(0)
             for place in range(places):
-                bits = mix_bits(np.int64(bits ^ np.uint64(directories.node_words[directory, node, place])))
+                bits = mix_bits(np.int64(bits ^ np.uint64(directories.node_codes[directory, node, place])))
             slot = np.int64(bits & np.uint64(mask))
             while directories.slots[directory, slot] != NONE:
                 slot = (slot + 1) & mask

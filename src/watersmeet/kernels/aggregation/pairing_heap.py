@@ -40,8 +40,8 @@ def first_values(
         node = nodes[at]
         if node == NONE:
             continue
-        heaps.held[node] += weights[at]
-        if not heaps.in_heap[node] and heaps.held[node] != 0:
+        heaps.multiplicity[node] += weights[at]
+        if not heaps.in_heap[node] and heaps.multiplicity[node] != 0:
             heaps.in_heap[node] = True
             heaps.child[node] = NONE
             heaps.sibling[node] = NONE
@@ -52,19 +52,19 @@ def first_values(
     return answers
 
 
-def first_values_definition(held: dict[int, int]) -> int | None:
+def first_values_definition(multiplicities: dict[int, int]) -> int | None:
     """Return the smallest value whose multiplicity is not zero: the law.
 
     >>> first_values_definition({3: 0, 5: 2, 9: 1})
     5
     """
-    return min((value for value, count in held.items() if count), default=None)
+    return min((value for value, count in multiplicities.items() if count), default=None)
 
 
 @subroutine
 def _find_first(heaps: PairingHeaps, group: int) -> int:
     root = heaps.root[group]
-    while root != NONE and heaps.held[root] == 0:
+    while root != NONE and heaps.multiplicity[root] == 0:
         heaps.in_heap[root] = False
         root = _meld_children(heaps, heaps.child[root])
     heaps.root[group] = root

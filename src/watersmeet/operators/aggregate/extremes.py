@@ -77,8 +77,8 @@ class Extremes:
         return before
 
     def _reserve(self, groups: int) -> None:
-        if self.nodes.used > self.heaps.held.size:
-            self.heaps = _grow_heaps(self.heaps, max(self.nodes.used, 2 * self.heaps.held.size))
+        if self.nodes.used > self.heaps.multiplicity.size:
+            self.heaps = _grow_heaps(self.heaps, max(self.nodes.used, 2 * self.heaps.multiplicity.size))
         if groups > self.heaps.root.size:
             size = max(groups, 2 * self.heaps.root.size)
             self.heaps = self.heaps._replace(root=_extend(self.heaps.root, size))
@@ -88,8 +88,8 @@ class Extremes:
 
 
 def _empty_heaps(size: int) -> PairingHeaps:
-    held, key, child, sibling = (np.zeros(size, np.int64) for _ in range(4))
-    return PairingHeaps(held, key, child, sibling, np.zeros(size, np.bool_), np.empty(0, np.int64))
+    multiplicity, key, child, sibling = (np.zeros(size, np.int64) for _ in range(4))
+    return PairingHeaps(multiplicity, key, child, sibling, np.zeros(size, np.bool_), np.empty(0, np.int64))
 
 
 def _grow_heaps(heaps: PairingHeaps, size: int) -> PairingHeaps:

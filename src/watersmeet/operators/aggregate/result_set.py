@@ -40,7 +40,7 @@ AS_OF_US, SIGN = "as of", "sign"
 #: The matrices of a group's sums, as `GroupSums` names them.
 SUM_MATRICES = ("ints", "approx", "pairs")
 #: Names of the result columns that hold sums.
-SUM_COLUMNS = ("ints", "approx", "pairs", "shown_ints", "shown_approx", "shown_pairs")
+SUM_COLUMNS = ("ints", "approx", "pairs", "emitted_ints", "emitted_approx", "emitted_pairs")
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class ResultSet:
         changed = np.flatnonzero(dirty)
         self.columns.is_dirty[changed] = True
         self.columns.dirty[: changed.size] = changed
-        self.columns.clock[DIRTY] = changed.size
+        self.columns.progress[DIRTY] = changed.size
 
     def _emit_partials(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
         """Return signed parts: for each group that differs, the previous part leaves and the current part enters."""
@@ -258,9 +258,9 @@ class ResultSet:
         groups = np.arange(self.group_numbering.used, dtype=np.int64)
         size = groups.size
         sums = GroupSums(
-            self.columns.shown_ints[:size],
-            self.columns.shown_approx[:size],
-            self.columns.shown_pairs[:size],
+            self.columns.emitted_ints[:size],
+            self.columns.emitted_approx[:size],
+            self.columns.emitted_pairs[:size],
             [_pad_nodes(extremes.shown, size) for extremes in self.extremes.values()],
         )
         self.snapshots.start()
@@ -384,10 +384,10 @@ def _empty_columns(layout: MeasureLayout, size: int) -> AggregationSet:
     ints = np.zeros((size, 1 + layout.result_widths.ints), np.int64)
     approx = np.zeros((size, layout.result_widths.approx), np.float64)
     pairs = np.zeros((size, 2 * layout.result_widths.pairs), np.float64)
-    clock = np.zeros(2, np.int64)
-    clock[DIRTY], clock[OPEN] = 0, NONE
-    shown = ints.copy(), approx.copy(), pairs.copy()
-    return AggregationSet(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
+    progress = np.zeros(2, np.int64)
+    progress[DIRTY], progress[OPEN] = 0, NONE
+    emitted = ints.copy(), approx.copy(), pairs.copy()
+    return AggregationSet(ints, approx, pairs, *emitted, np.zeros(size, np.int64), np.zeros(size, np.bool_), progress)
 
 
 def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:

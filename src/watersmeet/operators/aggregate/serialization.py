@@ -42,6 +42,8 @@ Array = NDArray[Any]
 PartTables = Iterator[pa.Table]
 #: Columns that are not saved with a pane.
 _DERIVED_COLUMNS = ("seqs", "entry")
+#: Name of each sum in a saved state. Saved states keep an older word for emitted sums.
+_SAVED_SUMS = {name: name.replace("emitted_", "shown_") for name in SUM_COLUMNS}
 PANE_PART, REST_PART = "pane", "rest"
 AGGREGATION_FRAME = "aggregation"
 
@@ -225,8 +227,8 @@ def _write_result(result: ResultSet, parts: list[bytes]) -> None:
         _write_codes(coder, parts)
     groups = result.group_numbering.used
     dirty = np.zeros(groups, np.bool_)
-    dirty[result.columns.dirty[: result.columns.clock[DIRTY]]] = True
-    sums = {name: getattr(result.columns, name)[:groups] for name in SUM_COLUMNS}
+    dirty[result.columns.dirty[: result.columns.progress[DIRTY]]] = True
+    sums = {saved: getattr(result.columns, name)[:groups] for name, saved in _SAVED_SUMS.items()}
     parts.append(_table_bytes({"words": result.group_numbering.words, "dirty": dirty, **sums}))
     spanning = {f"v{place}": result.spanning_values.column(place) for place in range(len(result.spanning_codes))}
     parts.append(to_ipc_bytes(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
@@ -238,10 +240,12 @@ def _read_result(result: ResultSet, parts: PartTables) -> None:
     for coder in _list_coders(result):
         _read_codes(coder, parts)
     like = {"words": result.group_numbering.words, "dirty": np.zeros(0, np.bool_)}
-    found = _read_arrays(next(parts), like | {name: getattr(result.columns, name) for name in SUM_COLUMNS})
+    like |= {saved: getattr(result.columns, name) for name, saved in _SAVED_SUMS.items()}
+    found = _read_arrays(next(parts), like)
     spanning = next(parts)
     values = [spanning.column(f"v{place}").combine_chunks() for place in range(len(result.spanning_codes))]
-    result.restore(found["words"], found["dirty"], {name: found[name] for name in SUM_COLUMNS}, values)
+    sums = {name: found[saved] for name, saved in _SAVED_SUMS.items()}
+    result.restore(found["words"], found["dirty"], sums, values)
     for extremes in result.extremes.values():
         _read_extremes(extremes, parts)
 
@@ -252,14 +256,14 @@ def _list_coders(result: ResultSet) -> list[ValueCodes | OrderCodes]:
 
 def _write_extremes(extremes: Extremes, groups: int, parts: list[bytes]) -> None:
     used = extremes.nodes.used
-    parts.append(_table_bytes({"words": extremes.nodes.words, "count": extremes.heaps.held[:used]}))
+    parts.append(_table_bytes({"words": extremes.nodes.words, "count": extremes.heaps.multiplicity[:used]}))
     shown = np.full(groups, -1, np.int64)
     shown[: min(groups, extremes.shown.size)] = extremes.shown[:groups]
     parts.append(_table_bytes({"shown": shown}))
 
 
 def _read_extremes(extremes: Extremes, parts: PartTables) -> None:
-    found = _read_arrays(next(parts), {"words": extremes.nodes.words, "count": extremes.heaps.held})
+    found = _read_arrays(next(parts), {"words": extremes.nodes.words, "count": extremes.heaps.multiplicity})
     shown = _read_arrays(next(parts), {"shown": extremes.shown})["shown"]
     extremes.restore(found["words"], found["count"], shown)
 

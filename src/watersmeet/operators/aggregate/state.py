@@ -161,7 +161,9 @@ def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateSt
 def _find_live_groups(result: ResultSet) -> Int64s:
     """Return the groups that have rows, were last shown with rows, or changed since."""
     used, columns = result.group_numbering.used, result.columns
-    return np.flatnonzero((columns.ints[:used, 0] != 0) | (columns.shown_ints[:used, 0] != 0) | columns.is_dirty[:used])
+    return np.flatnonzero(
+        (columns.ints[:used, 0] != 0) | (columns.emitted_ints[:used, 0] != 0) | columns.is_dirty[:used]
+    )
 
 
 def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int64s) -> list[Int64s]:
@@ -246,7 +248,7 @@ def _move_result(
         shown = np.full(live.size, -1, np.int64)
         here = live[live < extremes.shown.size]
         shown[: here.size] = extremes.shown[here]
-        pairs, counts = extremes.nodes.words, extremes.heaps.held[: extremes.nodes.used]
+        pairs, counts = extremes.nodes.words, extremes.heaps.multiplicity[: extremes.nodes.used]
         kept_nodes = np.unique(np.concatenate([np.flatnonzero(counts), shown[shown >= 0]]))
         moved = pairs[kept_nodes].copy()
         moved[:, 0] = group_of[moved[:, 0]]

@@ -130,7 +130,7 @@ class JoinTables:
         widths = self.layout.result_widths
         return JoinedResults(
             change=np.empty(results, np.int64),
-            met=np.empty((results, len(self.config.inputs)), np.int64),
+            entries=np.empty((results, len(self.config.inputs)), np.int64),
             ints=np.empty((results, 1 + widths.ints), np.int64),
             approx=np.empty((results, widths.approx), np.float64),
             pairs=np.empty((results, 2 * widths.pairs), np.float64),
@@ -141,10 +141,10 @@ class JoinTables:
     ) -> Iterator[int]:
         """Apply changes; yield the number of results each time `out` is full, and once at the end."""
         inputs = len(self.config.inputs)
-        loops = AggregationCursors(
+        cursors = AggregationCursors(
             np.full(inputs, NONE, np.int64), np.full(inputs, NONE, np.int64), np.array([0, NONE, 0], np.int64)
         )
-        while loops.clock[NEXT] < changes.input.size:
+        while cursors.position[NEXT] < changes.input.size:
             yield as_join(
                 changes,
                 self.entries,
@@ -152,7 +152,7 @@ class JoinTables:
                 self.steps,
                 self.conditions,
                 self.layout.columns,
-                loops,
+                cursors,
                 work,
                 out,
                 joins,
@@ -191,8 +191,8 @@ class JoinTables:
         self.directories = self.directories._replace(**links)
 
     def _write_entries(self, number: int, rows: WindowRows, entries: Int64s) -> None:
-        self.entries.words[entries] = rows.words
-        self.entries.ranges[entries] = rows.ranges
+        self.entries.key_codes[entries] = rows.words
+        self.entries.condition_codes[entries] = rows.ranges
         self.entries.times[entries] = rows.times
         self.carried[entries] = rows.carried
         self.extremes[entries] = rows.extremes
@@ -245,8 +245,8 @@ def _empty_entries(config: AggregateConfig, layout: MeasureLayout, size: int) ->
     widths = layout.row_widths
     return AggregationEntries(
         rows=np.zeros(size, np.int64),
-        words=np.zeros((size, len(config.join.classes.keys)), np.int64),
-        ranges=np.zeros((size, _range_count(config)), np.int64),
+        key_codes=np.zeros((size, len(config.join.classes.keys)), np.int64),
+        condition_codes=np.zeros((size, _range_count(config)), np.int64),
         times=np.zeros(size, np.int64),
         ints=np.zeros((size, widths.ints), np.int64),
         approx=np.zeros((size, widths.approx), np.float64),
@@ -268,7 +268,7 @@ def _empty_directories(config: AggregateConfig, paths: list[_AccessPath], size: 
         classes=classes,
         of_input=of_input,
         slots=np.full((count, 64), NONE, np.int64),
-        node_words=np.zeros((count, 16, places), np.int64),
+        node_codes=np.zeros((count, 16, places), np.int64),
         head=np.full((count, 16), NONE, np.int64),
         nodes=np.zeros(count, np.int64),
         following=np.full((count, size), NONE, np.int64),
@@ -279,10 +279,10 @@ def _empty_directories(config: AggregateConfig, paths: list[_AccessPath], size: 
 
 def _grow_directories(directories: EntryDirectories, nodes: int) -> EntryDirectories:
     room = max(nodes, 2 * directories.head.shape[1])
-    words = np.zeros((directories.node_words.shape[0], room, directories.node_words.shape[2]), np.int64)
-    words[:, : directories.node_words.shape[1]] = directories.node_words
+    codes = np.zeros((directories.node_codes.shape[0], room, directories.node_codes.shape[2]), np.int64)
+    codes[:, : directories.node_codes.shape[1]] = directories.node_codes
     slots = np.full((directories.slots.shape[0], 1 << int(2 * room).bit_length()), NONE, np.int64)
-    larger = directories._replace(slots=slots, node_words=words, head=_extend_columns(directories.head, room))
+    larger = directories._replace(slots=slots, node_codes=codes, head=_extend_columns(directories.head, room))
     rehash_nodes(larger)
     return larger
 

@@ -148,25 +148,31 @@ def _build_contributions(
 ) -> Contributions:
     """Return results with their groups, without those that a residual predicate rejects."""
     tables = state.tables
-    instants, met, ints, approx, pairs = (
+    instants, entries, ints, approx, pairs = (
         instant_of_change[found.change],
-        found.met,
+        found.entries,
         found.ints,
         found.approx,
         found.pairs,
     )
     if config.join.residuals:
-        keep = all_true(config.join.residuals, _result_columns(config, state, met), instants.size)
+        keep = all_true(config.join.residuals, _result_columns(config, state, entries), instants.size)
         if not keep.all():
-            instants, met, ints, approx, pairs = instants[keep], met[keep], ints[keep], approx[keep], pairs[keep]
-    column = _result_columns(config, state, met)
+            instants, entries, ints, approx, pairs = (
+                instants[keep],
+                entries[keep],
+                ints[keep],
+                approx[keep],
+                pairs[keep],
+            )
+    column = _result_columns(config, state, entries)
     size = instants.size
 
     def value(expr: Expr) -> pa.Array[Any]:
         return evaluate(expr, column, size)
 
     groups = state.result.number_groups(
-        [state.inputs[i].attributes.groups(tables.carried[met[:, i]]) for i in state.result.grouping_inputs],
+        [state.inputs[i].attributes.groups(tables.carried[entries[:, i]]) for i in state.result.grouping_inputs],
         [value(key) for key in config.spanning_keys],
         size,
     )
@@ -183,12 +189,14 @@ def _build_contributions(
             codes.append(state.result.order_codes[place].encode(values))
             present.append(np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_))
         else:
-            codes.append(tables.extremes[met[:, extreme.owner], place])
-            present.append(tables.has_extreme[met[:, extreme.owner], place])
+            codes.append(tables.extremes[entries[:, extreme.owner], place])
+            present.append(tables.has_extreme[entries[:, extreme.owner], place])
     return Contributions(groups, instants, ints, approx, pairs, codes, present)
 
 
-def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array[Any]]:
+def _result_columns(
+    config: AggregateConfig, state: AggregateState, entries: Int64s
+) -> Callable[[Column], pa.Array[Any]]:
     """Return the columns of single results, from the carried attributes of each input."""
     found: dict[Column, pa.Array[Any]] = {}
 
@@ -198,7 +206,9 @@ def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s)
                 raise InternalError(f'column "{reference.name}" was never bound')
             number = config.join.aliases[reference.source]
             place = config.carried[number].attributes.index(reference)
-            found[reference] = state.inputs[number].attributes.values.take(place, state.tables.carried[met[:, number]])
+            found[reference] = state.inputs[number].attributes.values.take(
+                place, state.tables.carried[entries[:, number]]
+            )
         return found[reference]
 
     return column
