@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import QUERY
 
-LINE = re.compile(
+PROGRESS_LINE = re.compile(
     r"\d\d:\d\d:\d\d  1 batch, 20 rows in \(\S+ rows/s\), 10 rows out, 0 late, 0 shed, "
     r"state 20 rows \(\S+ \w+\), lag 0 s"
 )
@@ -79,7 +79,7 @@ def test_it_reports_the_first_batch_and_the_end(directory: Path) -> None:
     read_until(process.stderr, "Ctrl-C .*")
     for name in ("a", "b"):
         add_file(directory, name)
-    read_until(process.stderr, LINE)
+    read_until(process.stderr, PROGRESS_LINE)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate()
     assert process.returncode == 130

@@ -131,7 +131,7 @@ def _three_runs_with_a_crash(
     moves = 0
     move = Path.replace
 
-    def fragile(self: Path, target: Path) -> Path:
+    def move_or_crash(self: Path, target: Path) -> Path:
         nonlocal moves
         moves += 1
         if moves == crash_at and before_the_move:
@@ -144,7 +144,7 @@ def _three_runs_with_a_crash(
     tables: dict[str, list[pa.Table]] = {"a": [], "b": []}
     crashed = False
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", fragile)
+        patched.setattr(Path, "replace", move_or_crash)
         for n in range(3):
             for name, files in tables.items():
                 files.append(write_file(path / name, n, name, [5 * n + 0.5 * i for i in range(8)]))

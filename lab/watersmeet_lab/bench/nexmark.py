@@ -173,8 +173,8 @@ QUERIES = {
             aggregates=(JoinAggregate("AVG", "b.price", "price"), JoinAggregate("MAX", "b.price", "highest")),
         ),
         5_000_000,
-        "average and highest bid per category and tumbling window of one second, over bids on auctions opened in the "
-        "same window; NEXMark first takes the highest bid of each auction, and has no window",
+        "average and highest bid per category and second, over bids on auctions opened in the same second; NEXMark "
+        "first takes the highest bid of each auction, and has no window",
     ),
     7: NexmarkQuery(
         PortableJoin(

@@ -52,10 +52,10 @@ def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> N
 def report_progress(screen: Console) -> Iterator[Callable[[str], None]]:
     """Show the current step in one line on stderr, so that it does not mix with output for programs."""
     if not screen.is_terminal:
-        yield lambda words: screen.print(words, markup=False, style="dim")
+        yield lambda step: screen.print(step, markup=False, style="dim")
         return
     with screen.status("starting", spinner="dots") as status:
-        yield lambda words: status.update(Text(words))
+        yield lambda step: status.update(Text(step))
 
 
 def _reproduce_all(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """What a paper prints, what is right, and how that shows."""
+    """An error in a paper: the printed text, the correct one, and the evidence."""
 
     paper: str
     place: str

@@ -64,7 +64,9 @@ def test_a_path_is_found_forwards_and_backwards() -> None:
 
 
 def test_a_stream_that_toggles_brings_as_many_rows_fast_as_slow() -> None:
-    arrivals = arrival_streams.toggling_arrivals([100.0], low_per_s=10, high_per_s=1000, every=50, rows=4000, values=3)
+    arrivals = arrival_streams.toggling_arrivals(
+        [100.0], low_per_s=10, high_per_s=1000, rows_per_toggle=50, rows=4000, values=3
+    )
     gaps = np.diff(arrivals.times[arrivals.stream_numbers == 1])
     assert np.median(gaps[:40]) > 20 * np.median(gaps[60:90])
 

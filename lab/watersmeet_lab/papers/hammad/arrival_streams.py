@@ -36,12 +36,12 @@ def poisson_arrivals(rates_per_s: Sequence[float], rows: int, values: int, seed:
 
 
 def toggling_arrivals(
-    steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int
+    steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, rows_per_toggle: int, rows: int, values: int
 ) -> ArrivalSequence:
-    """Generate steady streams, and a last one whose rate toggles whenever it has sent `every` rows."""
+    """Generate steady streams, and a last one that starts at the low rate and toggles every `rows_per_toggle` rows."""
     rng = np.random.default_rng(0)
     # The last stream has at most `rows` rows in the result, so that many gaps are enough.
-    means = np.where(np.arange(rows) // every % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
+    means = np.where(np.arange(rows) // rows_per_toggle % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
     seconds = 1.1 * rows / sum(steady_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in steady_per_s]
     return merge_streams([*(np.cumsum(each) for each in gaps), np.cumsum(rng.exponential(means))], rows, values, rng)

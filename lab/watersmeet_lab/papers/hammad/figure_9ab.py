@@ -142,8 +142,8 @@ def _different_rate_claims(measured: Measured) -> list[Claim]:
             times_text,
             holds=all(ratio > 5 for ratio in times),
             reason=f"at most {max(each[NLW].out_of_window_share for each in measured.values()):.1%} of the rows that "
-            "our NLW-join reads are outside the window, because its buffers are in time order and rows are evicted at "
-            "the front; MW-join saves comparisons only by its loop order, shortest buffer first",
+            "our NLW-join reads are outside the window, because rows are evicted in time order. So MW-join saves "
+            "comparisons only by its loop order, shortest buffer first",
         ),
         shape_claim(
             "hammad.figure9a.hw",

@@ -41,9 +41,9 @@ def figures_7_and_8(effort: Effort) -> Exhibit:
         "Two, three and four stores, window 1 hour. The paper's sales are not public; ours are generated: open from "
         f"7:30 to 20:00, busiest at midday, {_ROWS_PER_HOUR:,} sales per hour and store, {_ITEMS:,} items, "
         f"{effort.scale_rows(_ROWS, least=12_000):,} sales in all. The kernels run on blocks of 1,000 tuples with the "
-        f"buffers of that moment; ripple join and XJoin clean up every 10,000 tuples; hash tables of {_BUCKETS} "
-        "buckets, few enough that scanning a bucket is most of the work (in a first run with 128 buckets, XJoin took "
-        "1.0, 1.1 and 1.2 times HW-join's time for two, three and four streams). CPU time.",
+        "buffers of that moment; ripple join and XJoin clean up every 10,000 tuples. A hash table has "
+        f"{_BUCKETS} buckets, few enough that scanning a bucket is most of the work. (In a first run with 128 buckets, "
+        "XJoin took 1.0, 1.1 and 1.2 times HW-join's time for two, three and four streams.) CPU time.",
         tuple(_claims(measured)),
         (_table(measured),),
         tuple(_plot(number, names, measured) for number, names in FIGURES.items()),
@@ -126,6 +126,6 @@ def _ten_times_claim(measured: Measured) -> Claim:
         ", ".join(f"{ratios[ways]:.2f} times ({work[ways]:.2f} in comparisons) {ways}-way" for ways in ratios),
         holds=all(ratio > 5 for ratio in ratios.values()),
         reason=f"at most {max(by_name[NLW].out_of_window_share for by_name in measured.values()):.1%} of the rows that "
-        "our NLW-join reads are outside the window, because its buffers are in time order and rows are evicted at the "
-        "front: with stores of similar rates, the sweep has little to save",
+        "our NLW-join reads are outside the window, because rows are evicted in time order. So with stores of similar "
+        "rates, the sweep has little to save",
     )

@@ -173,7 +173,7 @@ def _block_rows(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int, b
 def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int) -> list[int]:
     """Return, per stream, the time from which rows are in its buffer when the block arrives.
 
-    For kernels that clean up at intervals, this is the state at the last clean-up. The paper's rule: a row leaves once
+    For kernels that clean up at intervals, it is the time as of the last clean-up. The paper's rule: a row leaves once
     it is farther than the window from the last row of every other stream. So a slow stream keeps rows in all other
     buffers.
     """

@@ -93,8 +93,8 @@ def _claims(estimated: FigureLines, measured: FigureLines) -> list[Claim]:
             holds=estimated_winners == measured_winners,
             difference=""
             if measured_winners == ["TN", "TH", "HH", "HT", "NT"]
-            else "the winners differ from the paper's: at every rate, probing and updating a hash window costs less "
-            "here than following a path down a tree, as section 5.1 expects for small buckets",
+            else "the winners differ from the paper's: at every rate, a hash window costs less here than a tree to "
+            "probe and to update, as section 5.1 expects for small buckets",
             reason="the estimate and the measurement differ where two pairs cost nearly the same",
         ),
         shape_claim(
