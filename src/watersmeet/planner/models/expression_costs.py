@@ -11,21 +11,16 @@ from watersmeet.planner.models.checks import check_not_negative
 
 @dataclass(frozen=True, slots=True)
 class ExpressionCosts:
-    """Seconds per row and node.
+    """Seconds per row and node, by kind of node."""
 
-    `number_s`: comparisons, arithmetic and functions of numbers; `text_s`: comparisons of text; `member_s`: IN;
-    `pattern_s`: LIKE and CONTAINS; `text_call_s`: functions that return text; `text_cast_s`: casts from and to text;
-    `time_call_s`: parts of an instant; `branch_s`: CASE.
-    """
-
-    number_s: float = 0.0
-    text_s: float = 0.0
-    member_s: float = 0.0
-    pattern_s: float = 0.0
-    text_call_s: float = 0.0
-    text_cast_s: float = 0.0
-    time_call_s: float = 0.0
-    branch_s: float = 0.0
+    number_s: float = 0.0  # comparisons, arithmetic and functions of numbers
+    text_s: float = 0.0  # comparisons of text
+    member_s: float = 0.0  # IN
+    pattern_s: float = 0.0  # LIKE and CONTAINS
+    text_call_s: float = 0.0  # functions that return text
+    text_cast_s: float = 0.0  # casts from and to text
+    time_call_s: float = 0.0  # parts of an instant
+    branch_s: float = 0.0  # CASE
 
     def __post_init__(self) -> None:
         for each in fields(self):
