@@ -22,7 +22,10 @@ PARTS = (
 #: Files that take half a minute or longer. They start before the other files of their part.
 LONG_FILES = (
     "tests/spark/test_before_the_first_batch.py",
+    "tests/spark/test_demo_on_spark.py",
+    "tests/spark/test_start.py",
     "tests/spark/test_command_line.py",
+    "tests/spark/real_data/test_real_data.py",
     "tests/spark/test_bench.py",
     "tests/lab/papers/test_report.py",
     "tests/runtime/test_shown_plan_runs.py",
