@@ -25,8 +25,8 @@ LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 
 # Places of the clock: the next events, the position of the loops (no loop is open at level −1), whether rows are
-# pending and since when, and the next partial match to continue from.
-NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE, NEXT_PARTIAL, CLOCK = range(9)
+# pending, and the next partial match to continue from.
+NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, NEXT_PARTIAL, CLOCK = range(8)
 
 LOWEST = int(np.iinfo(np.int64).min)
 HIGHEST = int(np.iinfo(np.int64).max)

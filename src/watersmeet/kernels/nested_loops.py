@@ -45,7 +45,6 @@ from watersmeet.kernels.loop_state import (
     ORIGIN,
     OUT_ROWS,
     PENDING,
-    PENDING_SINCE,
     PROGRESS,
     STAGE,
     STEPS,
@@ -249,9 +248,11 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
         if evaluate_us > 0 and now >= clock[NEXT_EVALUATION]:
             clock[NEXT_EVALUATION] = (now // evaluate_us + 1) * evaluate_us
         if expire_us == 0 or now >= clock[NEXT_EXPIRATION]:
-            # Rows that arrive later are not earlier than this one, but pending rows are: their possible matches have to
-            # stay.
-            horizon = clock[PENDING_SINCE] if clock[PENDING] else now
+            # Rows expire as of the instant, not of the arrival that reaches it, so that batches make no difference.
+            # Rows that wait for evaluation came after the last evaluation instant: their possible matches must stay.
+            horizon = now // expire_us * expire_us if expire_us > 0 else now
+            if evaluate_us > 0:
+                horizon = horizon // evaluate_us * evaluate_us
             for leaving in range(inputs):
                 expire_rows(
                     times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at,
@@ -263,8 +264,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
             values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, placed_row, placed_value,
             tails, nodes_at, nodes, headers, tail, arriving[at], arriving_row[at]
         )  # fmt: skip
-        if not clock[PENDING]:
-            clock[PENDING], clock[PENDING_SINCE] = 1, now
+        clock[PENDING] = 1
         at += 1
 
 

@@ -69,7 +69,8 @@ def build_shedding_operator(
             hint='omit "evaluate", or use a plan that sheds nothing',
         )
     shed = build_estimation_config(bound, plan)
-    return SheddingAggregateOperator(_build_join(shed.bound, plan, read_relation, selected), shed)
+    join = _build_join(shed.bound, plan, read_relation, selected)
+    return SheddingAggregateOperator(replace(join, config=replace(join.config, emits_every_batch=True)), shed)
 
 
 def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:

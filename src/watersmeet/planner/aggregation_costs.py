@@ -219,10 +219,9 @@ class AggregationCosts:
             return [replace(pinned, early=(), drop=())]
         context = self.context
         joined = build_join_below(self.bound, build_group_outputs(self.bound))
-        return [
-            replace(each.plan, orders=())
-            for each in search_plans(joined, config, context.workload, context.profile, context.budget).costed
-        ]
+        found = search_plans(joined, config, context.workload, context.profile, context.budget).costed
+        # The estimates need all results of every batch, so a lazy join would not wait for its instants.
+        return [replace(each.plan, orders=()) for each in found if not each.plan.evaluate_us]
 
     def _cost_estimates(self, config: JoinConfig, remaining: Workload, plan: Plan) -> CostedPlan:
         """Cost the join over the remaining rows, and the evaluations of its results."""

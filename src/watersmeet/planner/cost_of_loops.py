@@ -2,7 +2,7 @@
 
 A loop costs the rows it touches for every combination that reaches it: a whole window, a bucket, or a path down a tree
 and the matches. Rows and indexes are kept between batches. So a batch lays out its new rows only, and each row enters
-and leaves the index of its window once.
+and leaves the index of its window once. A lazy join runs once per evaluation if batches are shorter than τ.
 
 Comparisons between two inputs run inside the loops. Any other predicate is evaluated on the partial matches of the loop
 that binds its inputs, between two stages of the nest, and each evaluation costs.
@@ -179,7 +179,9 @@ class LoopsModel:
         return null_array(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
 
     def upkeep_costs(self) -> list[OperatorCost]:
-        parts, batches = [], 1 / self.workload.arrivals.batch_s
+        # A lazy join joins the rows of several short batches together, at its next instant.
+        between_s = max(self.workload.arrivals.batch_s, self.plan.evaluate_us / 1e6)
+        parts, batches = [], 1 / between_s
         for each in self.config.inputs:
             estimate, index = self.workload.inputs[each.number], self._index(each.number)
             held, kept = self._held_rows(each.number), estimate.kept_per_s.value

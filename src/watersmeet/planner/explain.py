@@ -29,7 +29,7 @@ from watersmeet.planner.overload import CostingContext, Remedies, find_join_reme
 from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
 from watersmeet.planner.probe_orders import describe_order, find_pinned_order
 from watersmeet.planner.samples import Samples
-from watersmeet.planner.search import search_plans
+from watersmeet.planner.search import lets_results_wait, search_plans
 from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
 from watersmeet.stats.stream_stats import Estimate, StreamStats
 from watersmeet.units import (
@@ -210,6 +210,9 @@ class Explanation:
                 yield f"  {origin}: {describe_order(origin, order).removeprefix(f'{origin}: ')}"
         if self.config.waits_for_watermark:
             yield "results wait for the watermark: a ROWS window counts rows in time order"
+        if self.plan.evaluate_us and not self.bound.is_aggregation:
+            every = format_duration(self.plan.evaluate_us / 1e6)
+            yield f"results wait until the watermark passes the next evaluation, every {every} of event time"
 
     def _losing_plan_lines(self) -> Iterator[str]:
         listed = self.others if self.all_plans else self.others[:TEXT_PLANS]
@@ -344,7 +347,8 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     others = tuple(each for each in found if each.plan != chosen.plan)
     remedies = None
     if policy is not None and context.budget.shortfall(chosen.cost) is not None:
-        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
+        prompt = [each for each in found if not lets_results_wait(context.budget, context.workload, each.plan)]
+        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in prompt]
         remedies = find_join_remedies(context, chosen.cost, chosen.plan, open_plans, policy)
     config = compile_join_config(bound, chosen.plan)
     return Explanation(

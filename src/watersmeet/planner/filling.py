@@ -16,6 +16,7 @@ from watersmeet.operators.window_join.tactics.plan_defaults import add_indexes, 
 from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.tactics.tactic import ANY
 from watersmeet.planner.costing import cost_plan
+from watersmeet.planner.lazy_intervals import search_interval
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.proposals import build_sized_index, join_trees, list_index_kinds
 from watersmeet.planner.workload import Workload
@@ -28,14 +29,19 @@ def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     statistics.
     """
     parts = find_tactic(plan).parts
-    plan = fill_intervals(config, plan, parts)
+    timed = fill_intervals(config, plan, parts)
     candidates = [
-        cost_plan(config, workload, profile, each) for each in _fill_open_parts(config, workload, profile, plan)
+        (cost_plan(config, workload, profile, each), each)
+        for each in _fill_open_parts(config, workload, profile, timed)
     ]
-    for each in sorted(candidates, key=lambda each: each.cost.rank(objective)):
+    for each, open_plan in sorted(candidates, key=lambda each: each[0].cost.rank(objective)):
         if can_run(config, each.plan):
-            return fill_by_structure(config, each.plan, parts)
-    return fill_by_structure(config, plan, parts)
+            best = each.plan
+            if timed != plan:  # the interval was open; the best orders depend on it
+                lazy = search_interval(config, workload, profile, open_plan)
+                best = best if lazy is None else cost_plan(config, workload, profile, lazy).plan
+            return fill_by_structure(config, best, parts)
+    return fill_by_structure(config, timed, parts)
 
 
 def can_run(config: JoinConfig, plan: Plan) -> bool:

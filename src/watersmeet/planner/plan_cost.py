@@ -15,13 +15,15 @@ OBJECTIVES = ("cpu", "memory")
 class Budget:
     """Resources for a plan: processors, fraction of CPU to keep free, bytes of memory (None: not limited).
 
-    `objective` is the resource to minimise: "cpu" or "memory".
+    `objective` is the resource to minimise: "cpu" or "memory". `delay_s` is the event time for which the results of a
+    stream may wait, so that a lazy plan can be chosen; a pinned plan may be lazier.
     """
 
     processors: float = 1.0
     headroom: float = 0.0
     memory_bytes: float | None = None
     objective: str = "cpu"
+    delay_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.processors > 0:
@@ -30,6 +32,8 @@ class Budget:
             raise PlanError(f"headroom must be at least 0 and below 1, got {self.headroom}")
         if self.memory_bytes is not None and not self.memory_bytes > 0:
             raise PlanError(f"a memory budget must be above zero bytes, got {self.memory_bytes}")
+        if not self.delay_s >= 0:
+            raise PlanError(f"results cannot wait for a negative time, got {self.delay_s} s")
         if self.objective not in OBJECTIVES:
             raise PlanError(f'there is no objective "{self.objective}"', hint=f"objectives: {listing(OBJECTIVES)}")
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import product
 
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
-from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.tactics.plan_defaults import lazy_interval_us
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.cost_of_trees import TreeModel
+from watersmeet.planner.lazy_intervals import search_interval, set_interval
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
 
@@ -31,14 +30,17 @@ def grouped_runs(config: JoinConfig, workload: Workload, profile: Profile) -> li
 
 
 def nested_loops(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
-    """Propose the joins of Golab and Özsu without an index: eager, and lazy with τ = a tenth of the shortest window.
+    """Propose the joins of Golab and Özsu without an index: eager, and lazy with the cheapest interval τ.
 
-    The orders of naive and general lazy joins have the new rows in any loop.
+    The orders of naive and general lazy joins have the new rows in any loop. Their intervals are the same.
     """
     if len(config.inputs) < 2:
         return []
-    lazy = [plan for name in ("naive-nlj", "lazy-nlj", "general-lazy-nlj") for plan in _make_lazy(config, Plan(name))]
-    return [Plan("naive-nlj"), Plan("eager-nlj"), *lazy]
+    lazy, general = (
+        search_interval(config, workload, profile, Plan(name)) for name in ("lazy-nlj", "general-lazy-nlj")
+    )
+    naive = None if general is None else set_interval(Plan("naive-nlj"), general.evaluate_us)
+    return [Plan("naive-nlj"), Plan("eager-nlj"), *(plan for plan in (naive, lazy, general) if plan is not None)]
 
 
 def hash_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
@@ -46,29 +48,36 @@ def hash_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return []
     indexes = tuple((each.alias, build_sized_index("hash", workload, each.number)) for each in config.inputs)
-    return [Plan("eager-hash", indexes=indexes), *_make_lazy(config, Plan("lazy-hash", indexes=indexes))]
+    lazy = search_interval(config, workload, profile, Plan("lazy-hash", indexes=indexes))
+    return [Plan("eager-hash", indexes=indexes), *([] if lazy is None else [lazy])]
 
 
 def hybrid_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
     """Propose hybrid joins: a hash index on any choice of the windows that have a key, or on all of them if many.
+
+    The interval of the lazy ones is that of a hybrid with all these indexes.
 
     References: Golab, Özsu, section 3.5.
     """
     keyed = [each for each in config.inputs if each.keys]
     if len(config.inputs) < 2 or not keyed:
         return []
-    plans = []
-    for kinds in (
-        product(("list", "hash"), repeat=len(keyed)) if len(keyed) <= MAX_MIXED_WINDOWS else [("hash",) * len(keyed)]
-    ):
-        hashed = {each.alias: kind for each, kind in zip(keyed, kinds, strict=True)}
-        indexes = tuple(
-            (each.alias, build_sized_index(hashed.get(each.alias, "list"), workload, each.number))
-            for each in config.inputs
-        )
-        plan = Plan("hybrid-nlj-hash", indexes=indexes)
-        plans += [plan, *_make_lazy(config, plan)]
-    return plans
+    mixed = len(keyed) <= MAX_MIXED_WINDOWS
+    kinds = product(("hash", "list"), repeat=len(keyed)) if mixed else [("hash",) * len(keyed)]
+    eager = [Plan("hybrid-nlj-hash", indexes=_choose_indexes(config, workload, keyed, chosen)) for chosen in kinds]
+    lazy = search_interval(config, workload, profile, eager[0])
+    return eager if lazy is None else [*eager, *(set_interval(plan, lazy.evaluate_us) for plan in eager)]
+
+
+def _choose_indexes(
+    config: JoinConfig, workload: Workload, keyed: list[JoinInput], kinds: tuple[str, ...]
+) -> tuple[tuple[str, Index], ...]:
+    """Return an index for every window: of these kinds for the windows with a key, and lists for the others."""
+    chosen = {each.number: kind for each, kind in zip(keyed, kinds, strict=True)}
+    return tuple(
+        (each.alias, build_sized_index(chosen.get(each.number, "list"), workload, each.number))
+        for each in config.inputs
+    )
 
 
 def indexed_windows(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
@@ -109,10 +118,3 @@ def build_sized_index(kind: str, workload: Workload, number: int) -> Index:
 def count_buckets(workload: Workload, number: int) -> int:
     distinct = [each.value for each in workload.inputs[number].distinct.values()]
     return int(min(max(distinct, default=1.0), MAX_BUCKETS)) or 1
-
-
-def _make_lazy(config: JoinConfig, plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with evaluation and expiration intervals, if there is a time window to derive them from."""
-    interval_us = lazy_interval_us(config)
-    if interval_us is not None:
-        yield replace(plan, evaluate_us=interval_us, expire_us=interval_us)

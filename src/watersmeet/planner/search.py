@@ -27,6 +27,7 @@ from watersmeet.operators.window_join.tactics.tactic import GLOBAL
 from watersmeet.planner.algorithms import PROPOSALS, find_algorithm
 from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.filling import can_run
+from watersmeet.planner.lazy_intervals import set_interval
 from watersmeet.planner.memory import BUCKET_BYTES, estimate_window_memory
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, CostedPlan
@@ -78,6 +79,18 @@ def share_out_buckets(search: PlanSearch) -> PlanSearch:
     return replace(search, plans=tuple(_limit_buckets(search, plan) for plan in search.plans))
 
 
+def shorten_intervals(search: PlanSearch) -> PlanSearch:
+    """If results may wait for a while, shorten longer intervals of lazy plans to that time."""
+    most_us = int(search.budget.delay_s * 1e6)
+    if not most_us:
+        return search
+    plans = (
+        set_interval(plan, most_us) if lets_results_wait(search.budget, search.workload, plan) else plan
+        for plan in search.plans
+    )
+    return replace(search, plans=tuple(plans))
+
+
 def drop_what_cannot_run(search: PlanSearch) -> PlanSearch:
     """Drop plans that their algorithm refuses.
 
@@ -102,17 +115,34 @@ def predict_costs(search: PlanSearch) -> PlanSearch:
 def cheapest_first(search: PlanSearch) -> PlanSearch:
     """Rank by CPU or by memory, as the budget requests; the other resource breaks ties.
 
-    Plans that do not fit the budget come after those that do.
+    Plans that do not fit the budget come after those that do, and lazy plans that let results wait too long come last.
     """
 
-    def rank(each: CostedPlan) -> tuple[bool, float, float]:
-        return search.budget.shortfall(each.cost) is not None, *each.cost.rank(search.budget.objective)
+    def rank(each: CostedPlan) -> tuple[bool, bool, float, float]:
+        waits_too_long = lets_results_wait(search.budget, search.workload, each.plan)
+        is_short = search.budget.shortfall(each.cost) is not None
+        return waits_too_long, is_short, *each.cost.rank(search.budget.objective)
 
     return replace(search, costed=tuple(sorted(search.costed, key=rank)))
 
 
+def lets_results_wait(budget: Budget, workload: Workload, plan: Plan) -> bool:
+    """Return whether a lazy plan lets the results of an endless stream wait for longer than the budget allows.
+
+    The results of a finite input are complete when it ends, whatever the instants.
+    """
+    return math.isinf(workload.arrivals.horizon_s) and plan.evaluate_us > budget.delay_s * 1e6
+
+
 PROPOSING: tuple[Rule, ...] = tuple(_make_rule(propose) for propose in PROPOSALS)
-RULES: tuple[Rule, ...] = (*PROPOSING, share_out_buckets, drop_what_cannot_run, predict_costs, cheapest_first)
+RULES: tuple[Rule, ...] = (
+    *PROPOSING,
+    share_out_buckets,
+    shorten_intervals,
+    drop_what_cannot_run,
+    predict_costs,
+    cheapest_first,
+)
 
 
 def search_plans(

@@ -1,8 +1,8 @@
 """Admission turns a batch into panes: it drops late rows, buffers rows until the watermark, and splits by time.
 
-Only rows of ROWS queries wait for the watermark. A time slice contains the rows between two instants. Splitting a large
-batch keeps state and access paths the size of the windows instead of the size of the batch. Admission also counts
-rows, applies each source's own predicates and computes keys.
+Rows of ROWS queries wait for the watermark, and rows of a lazy join for the next evaluation instant. A time slice
+contains the rows between two instants. Splitting a large batch keeps state and access paths the size of the windows
+instead of the size of the batch. Admission also counts rows, applies each source's own predicates and computes keys.
 """
 
 from __future__ import annotations
@@ -73,11 +73,14 @@ def shed_rows(batch: InputBatch, box: RowSampler, watermark_us: int) -> InputBat
 def release_rows(
     source: JoinInput, state: WindowState, batch: InputBatch, future_us: int, waits: bool
 ) -> tuple[ReleasedRows, WindowState]:
-    """Return the rows to join now; a query that `waits` buffers rows until no earlier row can arrive."""
-    if not waits:
+    """Return the rows to join now: those before `future_us` of a join that `waits`, else all.
+
+    Rows that a lazy plan has buffered are released by any other plan.
+    """
+    if not waits and state.waiting is None:
         return _sort_by_time(source, batch), state
     table, times = prepend_waiting(state.waiting, batch)
-    ready = times < future_us
+    ready = times < future_us if waits else np.ones(times.size, np.bool_)
     buffered = None if np.all(ready) else buffer_until_watermark(table, times, ~ready)
     released = InputBatch(table, times).filter(ready) if buffered is not None else InputBatch(table, times)
     state = replace(state, waiting=buffered)
@@ -88,6 +91,8 @@ def release_rows(
 
 def buffer_until_watermark(table: pa.Table, times: Int64s, which: NDArray[np.bool_]) -> pa.Table:
     """Return the rows to buffer until the watermark, with their times in an extra column."""
+    if which.all():  # no copy: a lazy plan buffers the rows of many batches
+        return table.append_column(WAITING_TIME, pa.array(times))
     return table.filter(pa.array(which)).append_column(WAITING_TIME, pa.array(times[which]))
 
 
@@ -95,6 +100,7 @@ def split_by_time(released: list[ReleasedRows], config: JoinConfig) -> Iterator[
     """Yield the bounds `[from, before)` of time slices that cover the released rows; the last one is open.
 
     A slice is at least as long as the retention time, so that a probe visits few panes, however long the windows are.
+    A lazy join is cut at its evaluation instants.
     """
     times = [each.times for each in released if each.times.size]
     total = sum(each.size for each in times)
@@ -109,6 +115,8 @@ def split_by_time(released: list[ReleasedRows], config: JoinConfig) -> Iterator[
     slices = max(1, total // max(MIN_SLICE_ROWS, total * kept_us // span_us))
     longest = max(times, key=lambda each: each.size)
     cuts = np.unique(longest[np.linspace(0, longest.size - 1, slices + 1).astype(np.int64)[1:-1]])
+    if config.plan.evaluate_us:  # a lazy join evaluates at the end of a slice, too
+        cuts = np.unique(cuts // config.plan.evaluate_us * config.plan.evaluate_us)
     yield from pairwise([-FOREVER_US, *cuts.tolist(), FOREVER_US])
 
 

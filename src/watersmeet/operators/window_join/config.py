@@ -109,6 +109,35 @@ class JoinConfig:
     result: pa.Schema
     waits_for_watermark: bool
     plan: Plan
+    emits_every_batch: bool = False  # an operator above needs all results of a batch: no row waits for evaluation
+
+    @property
+    def evaluation_us(self) -> int:
+        """Interval between the instants at which a lazy plan joins rows; 0 if every batch joins its rows."""
+        return 0 if self.emits_every_batch else self.plan.evaluate_us
+
+    @property
+    def holds_rows_back(self) -> bool:
+        """Whether rows wait, for the watermark or for the next evaluation instant."""
+        return self.waits_for_watermark or self.evaluation_us > 0
+
+    def release_before_us(self, future_us: int) -> int:
+        """Return the instant before which rows are joined now, if all rows before `future_us` have arrived.
+
+        It is the last evaluation instant of a lazy plan. So batches do not decide when rows are joined.
+        """
+        return find_last_instant_us(future_us, self.evaluation_us)
+
+    def evict_before_us(self, release_us: int) -> int:
+        """Return the instant as of which rows leave the state, if all rows before `release_us` are joined.
+
+        With an expiration interval, rows leave at its instants only.
+
+        References: Golab, Özsu, section 3.3.
+        """
+        if not self.plan.expire_us or abs(release_us) >= FOREVER_US:
+            return release_us
+        return expire_before_us(self.plan.evaluate_us, self.plan.expire_us, release_us - 1)
 
     @property
     def stream_inputs(self) -> tuple[int, ...]:
@@ -119,6 +148,26 @@ class JoinConfig:
     def aliases(self) -> dict[str, int]:
         """Input numbers by alias."""
         return {each.alias: each.number for each in self.inputs}
+
+
+def find_last_instant_us(time_us: int, interval_us: int) -> int:
+    """Return the last multiple of an interval that is not after a time; the time itself without an interval.
+
+    >>> find_last_instant_us(17, 5), find_last_instant_us(-1, 5), find_last_instant_us(17, 0)
+    (15, -5, 17)
+    """
+    return time_us // interval_us * interval_us if interval_us and abs(time_us) < FOREVER_US else time_us
+
+
+def expire_before_us(evaluate_us: int, expire_us: int, arrived_us: int) -> int:
+    """Return the instant as of which rows have expired once a row of `arrived_us` has arrived.
+
+    Rows that wait for evaluation came after the last evaluation instant, and their possible matches must stay.
+
+    >>> expire_before_us(0, 5, 17), expire_before_us(4, 5, 17), expire_before_us(0, 0, 17)
+    (15, 12, 17)
+    """
+    return find_last_instant_us(find_last_instant_us(arrived_us, expire_us), evaluate_us)
 
 
 def build_join_config(

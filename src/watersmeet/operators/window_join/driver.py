@@ -49,8 +49,8 @@ def join_batch(
     """Join one batch. Time is an argument, never a system call.
 
     `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a
-    promise: later batches contain only rows at or after it, or late rows. The join releases waiting rows before it and
-    evicts state that cannot match rows at or after it.
+    promise: later batches contain only rows at or after it, or late rows. The join releases waiting rows before it, or
+    before the last evaluation instant of a lazy plan, and evicts state that cannot match rows at or after it.
     """
     results, (following, counters) = exhaust(iter_join_batch(config, state, batches, watermark_us, future_us))
     return BatchResult(results, following, counters)
@@ -65,13 +65,14 @@ def iter_join_batch(
     """
     on_time = {i: drop_late_rows(batch, watermark_us) for i, batch in batches.items()}
     tally = WorkCounters(len(state.inputs))
-    released, inputs = _release_inputs(config, state, on_time, future_us, tally.timer)
+    release_us = config.release_before_us(future_us)
+    released, inputs = _release_inputs(config, state, on_time, release_us, tally.timer)
     derived = DerivedState(state.derived)
     result_rows = 0
     bounds = list(split_by_time([released[i] for i in config.stream_inputs], config))
     for before_us, new, timer in parallel.prefetch_next(_build_panes(config, released, bounds)):
         tally.timer.add(timer)
-        horizon_us = derived.horizon_us = min(before_us, future_us)
+        horizon_us = derived.horizon_us = config.evict_before_us(min(before_us, release_us))
         for batch in _join(config, inputs, new, tally, derived):
             result_rows += batch.num_rows
             yield batch
@@ -98,7 +99,7 @@ def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Ta
 
 
 def _release_inputs(
-    config: JoinConfig, state: JoinState, batches: Mapping[int, InputBatch], future_us: int, timer: OperatorTimer
+    config: JoinConfig, state: JoinState, batches: Mapping[int, InputBatch], release_us: int, timer: OperatorTimer
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = [each.start_batch() for each in state.inputs]
     released: dict[int, ReleasedRows] = {}
@@ -106,7 +107,7 @@ def _release_inputs(
         source = config.inputs[i]
         batch = batches[i] if i in batches else _empty_batch(source)  # an empty batch still has its columns
         with timer.measure(INGEST, i):
-            released[i], inputs[i] = release_rows(source, inputs[i], batch, future_us, waits=config.waits_for_watermark)
+            released[i], inputs[i] = release_rows(source, inputs[i], batch, release_us, waits=config.holds_rows_back)
     return released, inputs
 
 

@@ -39,7 +39,8 @@ class WindowJoinOperator:
         return iter_join_batch(self.config, state, batches, clock.watermark_us, clock.next_watermark_us)
 
     def trim(self, before: JoinState, after: JoinState, clock: Clock) -> JoinState:
-        return evict_expired_rows(self.config, after, before, clock.next_watermark_us)
+        joined_us = self.config.release_before_us(clock.next_watermark_us)
+        return evict_expired_rows(self.config, after, before, self.config.evict_before_us(joined_us))
 
     def parts(self, state: JoinState) -> Sequence[WindowPart]:
         return list_state_parts(self.config, state)
@@ -53,7 +54,8 @@ class WindowJoinOperator:
 
     def with_plan(self, plan: Plan) -> WindowJoinOperator:
         """Return the join with another plan."""
-        return replace(self, config=drop_selections(compile_join_config(self.bound, plan), self.selected))
+        config = drop_selections(compile_join_config(self.bound, plan), self.selected)
+        return replace(self, config=replace(config, emits_every_batch=self.config.emits_every_batch))
 
     def _add_relations(self, state: JoinState) -> JoinState:
         for number, table in self.relations.items():

@@ -307,7 +307,7 @@ def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[RoleShare
         query=replace(joined.query, pairs=(*joined.query.pairs, pair)),
         where=conjunction((*conjuncts(joined.where), earlier)),
     )
-    config = compile_join_config(directed, replace(plan, drop=()))
+    config = replace(compile_join_config(directed, replace(plan, drop=())), emits_every_batch=True)
     first, second = (
         make_role_drop_box(source.schema.name, PROBE if number == prober else WINDOW, each, seed)
         for number, (source, each) in enumerate(zip(joined.sources, shares, strict=True))

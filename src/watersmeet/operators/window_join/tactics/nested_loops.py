@@ -33,7 +33,7 @@ from watersmeet.kernels.loop_state import (
     Rows,
 )
 from watersmeet.kernels.loop_state import LoopCursors as LoopState
-from watersmeet.operators.window_join.config import JoinConfig
+from watersmeet.operators.window_join.config import JoinConfig, expire_before_us, find_last_instant_us
 from watersmeet.operators.window_join.matches import PartialMatches, recheck_matches
 from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.live_indexes import LiveIndexes, allocate_indexes
@@ -207,8 +207,9 @@ class StageState:
         progress.evaluated[:] = progress.tail
         progress.clock[:] = 0
         progress.clock[LEVEL] = -1
-        progress.clock[NEXT_EVALUATION] = _next_multiple(first_us, loops.evaluate_us)
-        progress.clock[NEXT_EXPIRATION] = _next_multiple(first_us, loops.expire_us)
+        progress.clock[NEXT_EVALUATION] = find_last_instant_us(first_us, loops.evaluate_us) + loops.evaluate_us
+        # The last instant may lie between two batches: the first arrival then expires rows as of it.
+        progress.clock[NEXT_EXPIRATION] = find_last_instant_us(first_us, loops.expire_us)
         for window in rows.config.stream_inputs if steps_back else ():
             first, oldest = int(rows.first[window]), int(progress.oldest[window])
             kept = first + rows.count_expired(window, first, oldest, first_us)
@@ -293,7 +294,13 @@ def _resume_engine(
     )
     levels = list_stage_levels(config, loops.orders)
     stages = [_build_stage(config, loops, each, rows) for each in levels]
-    return LoopEngine(loops, rows, windows, stages, np.zeros(len(old), np.int64), np.empty(0, np.int64))
+    # Rows that earlier engines have expired are stored until their pane is evicted; they have been counted.
+    before_us = expire_before_us(loops.evaluate_us, loops.expire_us, rows.latest_us)
+    expired = [
+        rows.count_expired(i, 0, int(rows.tail[i]), before_us) if each.is_stream else 0
+        for i, each in enumerate(config.inputs)
+    ]
+    return LoopEngine(loops, rows, windows, stages, np.array(expired, np.int64), np.empty(0, np.int64))
 
 
 def _build_stage(config: JoinConfig, loops: LoopPlan, levels: range, rows: LiveRows) -> StageState:
@@ -313,10 +320,6 @@ def _merge_arrivals(config: JoinConfig, before: Int64s, new: dict[int, Pane]) ->
     rows = [np.arange(before[i], before[i] + len(new[i])) for i in config.stream_inputs]
     order = np.argsort(np.concatenate(times), kind="stable")
     return LoopArrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
-
-
-def _next_multiple(time_us: int, interval_us: int) -> int:
-    return (time_us // interval_us + 1) * interval_us if interval_us else 0
 
 
 def _allocate_loops(rows: LiveRows, indexes: LiveIndexes) -> LoopState:

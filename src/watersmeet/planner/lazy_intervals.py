@@ -1,0 +1,66 @@
+"""Search for the evaluation interval τ of a lazy join; rows expire as often.
+
+A longer interval spreads the fixed work of an evaluation over more rows: windows laid out, buckets visited, loops that
+run before the new rows are known. But windows hold rows for an interval longer, and every loop scans them. So the best
+interval is neither the shortest nor the longest. It grows with the number of buckets, which make scans cheap and an
+evaluation expensive.
+
+References: Golab, Özsu, section 6.4, Figure 4a.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.operators.window_join.config import JoinConfig
+from watersmeet.operators.window_join.tactics.plan_defaults import LAZY_SHARE, lazy_interval_us
+from watersmeet.planner.cost_of_loops import predict_loops
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Workload
+
+#: Intervals to try, as shares of the shortest window.
+SHARES = tuple(2.0**-step for step in range(10))
+
+#: Up to this number of inputs all intervals are tried, and the neighbours of the best one; above, every other interval.
+MAX_REFINED_INPUTS = 5
+
+
+def search_interval(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan | None:
+    """Return a lazy plan with the cheapest evaluation interval, or None if no time window bounds the interval."""
+    default_us = lazy_interval_us(config)
+    if default_us is None:
+        return None
+
+    def cpu_per_s(interval_us: int) -> float:
+        lazy = set_interval(plan, interval_us)
+        return math.fsum(part.cpu_per_s for part in predict_loops(config, workload, profile, lazy).operators)
+
+    is_small = len(config.inputs) <= MAX_REFINED_INPUTS
+    shares = SHARES if is_small else SHARES[1::2]
+    window_us = default_us / LAZY_SHARE
+    found = choose_cheapest(cpu_per_s, [share * window_us for share in shares])
+    if is_small:
+        found = choose_cheapest(cpu_per_s, [found, found / math.sqrt(2), found * math.sqrt(2)])
+    return set_interval(plan, found)
+
+
+def choose_cheapest(cpu_per_s: Callable[[int], float], intervals_us: list[float]) -> int:
+    """Return the cheapest of these intervals, each rounded to two digits; on a tie, the first."""
+    return min(dict.fromkeys(round_interval_us(each) for each in intervals_us), key=cpu_per_s)
+
+
+def round_interval_us(interval_us: float) -> int:
+    """Round an interval to two digits, and up to a microsecond.
+
+    >>> round_interval_us(1_234_567), round_interval_us(0.3)
+    (1200000, 1)
+    """
+    return max(1, int(float(f"{interval_us:.1e}")))
+
+
+def set_interval(plan: Plan, interval_us: int) -> Plan:
+    """Return the plan with this evaluation interval; rows expire as often."""
+    return replace(plan, evaluate_us=interval_us, expire_us=interval_us)
