@@ -77,12 +77,6 @@ def test_only_a_regular_file_is_read_as_statistics(files: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
-def test_only_a_regular_file_is_read_as_a_saved_benchmark(tmp_path: Path, kind: str) -> None:
-    path = NOT_FILES[kind](tmp_path)
-    assert "benchmark file" in run_failing("bench", "compare", path, path)
-
-
-@pytest.mark.parametrize("kind", NOT_FILES)
 def test_only_a_regular_file_is_read_as_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     profile_path().parent.mkdir()
@@ -263,12 +257,6 @@ def test_a_number_that_an_option_cannot_be_is_a_mistake_of_usage(files: Path, op
     assert result.exit_code == 2, result.output
     assert option[0] in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
-
-
-@pytest.mark.parametrize("scale", ["nan", "inf", "-1", "1e300", "0"])
-def test_a_scale_that_cannot_be_is_a_mistake_of_usage(scale: str) -> None:
-    result = CliRunner().invoke(cli.app, ["bench", "embedded", "--scale", scale])
-    assert result.exit_code == 2, result.output
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from watersmeet.operators import parallel
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
-from watersmeet_lab.bench import resource_usage
 
 
 def test_a_failure_is_kept_and_stops_what_depends_on_the_thread() -> None:
@@ -35,22 +34,6 @@ def test_a_thread_that_returns_has_not_failed() -> None:
     thread.join()
     thread.raise_failure()
     assert thread.failure is None
-
-
-def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampled = threading.Event()
-
-    def refuse_access() -> int:
-        sampled.set()
-        raise PermissionError("/proc/7/statm")
-
-    monkeypatch.setattr(resource_usage, "_SAMPLE_INTERVAL_S", 0.001)
-    monkeypatch.setattr(resource_usage, "measure_child_memory_bytes", refuse_access)
-    with (
-        pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"),
-        resource_usage.watch_peak_memory(),
-    ):
-        sampled.wait()
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, 6])

@@ -109,9 +109,9 @@ class Job:
         checkpoint: str | Path | None = None,
     ) -> DataFrame:
         """Return the query's rows as a Spark DataFrame: streaming if any stream is unbounded, else finite."""
+        sources = self._sources()
         from watersmeet.runtime.spark.host import build_frame, choose_session
 
-        sources = self._sources()
         return build_frame(
             self.bound,
             sources,
