@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 READY := $(VENV)/.ready
 WORKERS ?= 2
 # The tests of a file run in one process, because they share what is slow to set up.
@@ -25,7 +26,7 @@ export PIP_NO_INPUT := 1
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## replay a year of real flights as three streams on Spark, and check the result
+demo: $(RUNNABLE) ## replay a year of real flights as three streams on Spark, and check the result
 	@bash scripts/java.sh || echo "Continuing without Java: the demo runs in one process." >&2
 	@$(BIN)/watersmeet demo
 
@@ -106,13 +107,21 @@ clean: ## remove generated files, except .venv
 distclean: clean ## remove generated files and .venv
 	rm -rf $(VENV)
 
-$(READY): requirements.txt requirements-dev.txt pyproject.toml lab/pyproject.toml scripts/python.sh
+# The demo needs no development tools. Bytecode is compiled on first import: pip would compile all of it.
+$(RUNNABLE): requirements.txt pyproject.toml scripts/python.sh
 	@python=$$(PYTHON="$(PYTHON)" bash scripts/python.sh); \
 	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 		echo "Creating $(VENV) with $$python"; \
 		"$$python" -m venv --clear $(VENV) || { echo "watersmeet: $$python cannot create a virtual environment; install its venv module" >&2; exit 1; }; \
 	fi
 	@echo "Installing the pinned packages; this takes a minute the first time"
+	@grep -E '^(editables|hatchling|pathspec|pluggy|trove-classifiers)==' requirements-dev.txt | \
+		$(BIN)/python -m pip install -q --no-compile -r requirements.txt -r /dev/stdin
+	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(READY): $(RUNNABLE) requirements-dev.txt lab/pyproject.toml
+	@echo "Installing the pinned development tools"
 	@$(BIN)/python -m pip install -q -r requirements-dev.txt
-	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e . -e ./lab
+	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e ./lab
 	@touch $@
