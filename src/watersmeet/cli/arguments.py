@@ -83,7 +83,7 @@ def _suggest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class PlanningOptions:
-    """What a command pins, allows and declares: the options of every function that runs a query."""
+    """Options of every function that runs a query: the plan, the budget, and what may be shed or is declared."""
 
     plan: wm.Plan | None = None
     budget: wm.Budget | None = None

@@ -2,11 +2,11 @@
 
 The identity is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in declared order, bit for bit. So
 Spark can compute it before the row leaves the JVM. Missing values leave the hash unchanged, −0.0 equals 0.0 and all
-NaNs are equal. A type that Spark lacks is hashed as the type that Spark reads it as:
+NaNs are equal. A type that Spark lacks is hashed as the type that Spark reads it as.
 
-- unsigned integers as the next wider signed type (64 bits as DECIMAL(20, 0)),
-- half floats as FLOAT,
-- seconds, milliseconds and nanoseconds as microseconds.
+- Unsigned integers are read as the next wider signed type (64 bits as DECIMAL(20, 0)).
+- Half floats are read as FLOAT.
+- Seconds, milliseconds and nanoseconds are read as microseconds.
 
 Spark cannot hash maps, so columns that contain a map are excluded from the identity.
 """

@@ -1,11 +1,11 @@
 """The grid of buckets of a query on Spark: choose it, place rows on it, label its cells and store it in the checkpoint.
 
 **Axes.** An axis is an equality class, the group keys of one input, or the rows of one input. Each axis fixes a row's
-coordinate or copies the row:
+coordinate or copies the row.
 
-- on the axis of a class in which the row has a key, the coordinate of that key;
-- on the axis of its own input's rows, the coordinate of the row;
-- on every other axis, all coordinates.
+- On the axis of a class in which the row has a key, it goes to the coordinate of that key.
+- On the axis of its own input's rows, it goes to its own coordinate.
+- On every other axis, it goes to all coordinates.
 
 The rows of a result agree on every class, so they meet in exactly one cell. One class that all inputs share needs no
 copies. Without any class, one input is split and the others are copied. The shares of the axes minimize the number of

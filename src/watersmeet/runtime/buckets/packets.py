@@ -1,15 +1,16 @@
 """Packets: the rows that are shuffled between the stages of a query on Spark.
 
 A packet carries thousands of tuples as one Arrow blob. Spark iterates over every row that enters a stateful Python
-operator, and a packet is one row to Spark. The columns are
+operator, and a packet is one row to Spark. It has these columns.
 
-- `bucket`: the label that Spark groups by;
-- `round`: the batch of a finite input that comes in several batches;
-- `kind`: rows of an input, the clock of a stream, or, for the ledger, times of rows that are unselected or shed;
-- `source`: the number of the input (for rows) or of the stream (for other kinds);
-- `rows`, `oldest_us`, `newest_us`: the number of rows and the range of their times. For a clock, they cover all rows of
-  the stream that a task has read, selected or not. Every bucket gets every clock, so all compute the same watermark;
-- `spent_us`: the time of the packing task, on the clock of the first bucket.
+- `bucket` is the label that Spark groups by.
+- `round` is the batch of a finite input that comes in several batches.
+- `kind` tells rows of an input, the clock of a stream, and, for the ledger, times of rows that are unselected or shed.
+- `source` is the number of the input (for rows) or of the stream (for other kinds).
+- `rows`, `oldest_us` and `newest_us` are the number of rows and the range of their times. For a clock, they cover all
+  rows of the stream that a task has read, selected or not. Every bucket gets every clock, so all compute the same
+  watermark.
+- `spent_us` is the time of the packing task, on the clock of the first bucket.
 
 A packet is copied about eight times on its way from the packing task to the bucket. It passes through two sockets,
 into rows, into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close
