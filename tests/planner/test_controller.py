@@ -19,8 +19,8 @@ from watersmeet.planner.controller import (
     PlanBatchModel,
     SheddingDecision,
 )
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.models.profile import Profile, Structure
-from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql.binder import bind

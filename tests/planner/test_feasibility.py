@@ -13,14 +13,10 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.models.profile import Profile, Structure
-from watersmeet.planner.overload import (
-    CostingContext,
-    find_approximation,
-    find_best_shares,
-    minimum_shares,
-)
 from watersmeet.planner.search import rank_plans
+from watersmeet.planner.shed_search import find_approximation, find_best_shares, minimum_shares
 from watersmeet.planner.workload import estimate_workload
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql.binder import bind

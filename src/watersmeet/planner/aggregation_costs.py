@@ -25,6 +25,7 @@ from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, choose_probe_order
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.costing import cost_plan
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.filters import fill_filters, selection_cost
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.early_aggregation import (
@@ -36,9 +37,10 @@ from watersmeet.planner.models.early_aggregation import (
     input_costs,
 )
 from watersmeet.planner.models.tran import plan_name
-from watersmeet.planner.overload import Approximation, CostingContext, Remedies, find_approximation, find_remedies
+from watersmeet.planner.overload import Remedies, find_remedies
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.search import search_plans
+from watersmeet.planner.shed_search import Approximation, find_approximation
 from watersmeet.planner.workload import ArrivalPattern, InputEstimate, Workload
 from watersmeet.stats.stream_stats import StreamStats, derive
 
@@ -184,7 +186,9 @@ class AggregationCosts:
 
         def shed() -> Approximation:
             context = self._shedding()
-            found = find_approximation(context, self._join_plans(context.config, pinned), policy)
+            found = find_approximation(
+                context, self._join_plans(context.config, pinned), policy, is_pinned=pinned is not None
+            )
             return found if found.plan.drop else _drop_minimum(context, found)
 
         return find_remedies(self._exact(), chosen.cost, chosen.plan, shed)
@@ -221,7 +225,7 @@ class AggregationCosts:
         joined = build_join_below(self.bound, build_group_outputs(self.bound))
         found = search_plans(joined, config, context.workload, context.profile, context.budget).costed
         # The estimates need all results of every batch, so a lazy join would not wait for its instants.
-        return [replace(each.plan, orders=()) for each in found if not each.plan.evaluate_us]
+        return [each.plan for each in found if not each.plan.evaluate_us]
 
     def _cost_estimates(self, config: JoinConfig, remaining: Workload, plan: Plan) -> CostedPlan:
         """Cost the join over the remaining rows, and the evaluations of its results."""

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple, Protocol
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
+from watersmeet.planner.costing_context import CostingContext, scale_rates
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
-from watersmeet.planner.overload import CostingContext, find_best_shares, minimum_shares, scale_rates
 from watersmeet.planner.plan_cost import Budget
+from watersmeet.planner.shed_search import find_best_shares, minimum_shares
 from watersmeet.units import format_percent
 
 #: Number of batches in the fit, and the weight of a batch relative to the one after it.

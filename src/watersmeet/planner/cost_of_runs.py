@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
@@ -36,7 +37,7 @@ class RunsModel:
     profile: Profile
     _met_rows_cache: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def batches(self) -> ArrivalPattern:
         """Arrival pattern that the tactic sees: long batches are cut into slices."""
         arrivals, rate = self.workload.arrivals, sum(each.rows_per_s.value for each in self.workload.inputs)

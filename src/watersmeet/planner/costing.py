@@ -22,7 +22,7 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     """Fill what the plan leaves open (tree, orders, order of filters) with the cheapest, and predict its cost."""
     plan = fill_filters(config, workload, profile, plan)
     join = find_algorithm(plan).predict(config, workload, profile, plan)
-    rows_out = _estimate_rows_out(config, workload)
+    rows_out = sum(estimate_rows_by_origin(config, workload).values())
     operators = (
         *_ingest_costs(config, workload, profile, plan),
         *join.operators,
@@ -39,10 +39,11 @@ def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     return CostedPlan(join.plan, cost)
 
 
-def _estimate_rows_out(config: JoinConfig, workload: Workload) -> float:
-    return sum(
-        workload.inputs[i].kept_per_s.value * _results_per_row(config, workload, i) for i in config.stream_inputs
-    )
+def estimate_rows_by_origin(config: JoinConfig, workload: Workload) -> dict[int, float]:
+    """Estimate the results per second that new rows of each input find."""
+    return {
+        i: workload.inputs[i].kept_per_s.value * _results_per_row(config, workload, i) for i in config.stream_inputs
+    }
 
 
 def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> list[OperatorCost]:

@@ -21,11 +21,12 @@ from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.aggregation_costs import AggregationCosts, describe_placement, hold_full_windows
 from watersmeet.planner.cost_of_spark import Shuffle
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.filters import FilterStep, predict_filters
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.overload import CostingContext, Remedies, find_join_remedies
+from watersmeet.planner.overload import Remedies, find_join_remedies
 from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
 from watersmeet.planner.probe_orders import describe_order, find_pinned_order
 from watersmeet.planner.samples import Samples
@@ -348,8 +349,9 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     remedies = None
     if policy is not None and context.budget.shortfall(chosen.cost) is not None:
         prompt = [each for each in found if not lets_results_wait(context.budget, context.workload, each.plan)]
-        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in prompt]
-        remedies = find_join_remedies(context, chosen.cost, chosen.plan, open_plans, policy)
+        pinned = [plan] if plan is not None and not reason else None
+        plans = pinned or [each.plan for each in prompt]
+        remedies = find_join_remedies(context, chosen.cost, chosen.plan, plans, policy, is_pinned=pinned is not None)
     config = compile_join_config(bound, chosen.plan)
     return Explanation(
         bound,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -67,9 +68,7 @@ class ArrivalPattern:
         (0.0, 4.5)
 
         """
-        inside = _sample_positions(self.batch_s)
-        history = np.minimum(self._histories()[:, None] + inside, reach_s)
-        return float(np.maximum(history - inside, 0).mean())
+        return _mean_earlier_batches_s(self, reach_s)
 
     def same_batch_s(self, back_s: float, ahead_s: float) -> float:
         """Return the mean seconds of a row's own batch that are at most `back_s` before or `ahead_s` after it.
@@ -78,10 +77,9 @@ class ArrivalPattern:
         (4.375, 10.0)
 
         """
-        inside = _sample_positions(self.batch_s)
-        return float((np.minimum(inside, back_s) + np.minimum(self.batch_s - inside, ahead_s)).mean())
+        return _mean_same_batch_s(self.batch_s, back_s, ahead_s)
 
-    def _histories(self) -> Floats:
+    def histories_s(self) -> Floats:
         """Return the seconds of stream before each batch, or before an even sample of the batches."""
         if math.isinf(self.horizon_s):
             return np.array([1e15])
@@ -90,6 +88,20 @@ class ArrivalPattern:
             np.unique(np.linspace(0, batches - 1, min(batches, _BATCHES)).astype(np.int64)).astype(np.float64)
             * self.batch_s
         )
+
+
+# A search costs thousands of plans over windows of a few lengths.
+@lru_cache(maxsize=1 << 12)
+def _mean_earlier_batches_s(arrivals: ArrivalPattern, reach_s: float) -> float:
+    inside = _sample_positions(arrivals.batch_s)
+    history = np.minimum(arrivals.histories_s()[:, None] + inside, reach_s)
+    return float(np.maximum(history - inside, 0).mean())
+
+
+@lru_cache(maxsize=1 << 12)
+def _mean_same_batch_s(batch_s: float, back_s: float, ahead_s: float) -> float:
+    inside = _sample_positions(batch_s)
+    return float((np.minimum(inside, back_s) + np.minimum(batch_s - inside, ahead_s)).mean())
 
 
 def _sample_positions(length_s: float) -> Floats:

@@ -19,7 +19,7 @@ from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.operators.shed.operator import SheddingAggregateOperator, SheddingState
 from watersmeet.planner import aggregation_costs
 from watersmeet.planner.aggregation_costs import AggregationCosts
-from watersmeet.planner.overload import CostingContext
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.allocation import AllocatedJoinOperator, AllocatedState, RoleSampler
 from watersmeet.runtime.job import Job

@@ -139,8 +139,17 @@ def best_approximation(
     found = [each for plan in plans if (each := _find_drops(plan, allowed, policy)) is not None]
     if not found:
         raise PlanError("no plan has enough memory for its windows and enough CPU for the least rates of the policy")
-    most = max(each.output_rows_per_s for each in found)
-    return min((each for each in found if each.output_rows_per_s >= most * (1 - 1e-9)), key=lambda each: each.cost.cpu)
+    outputs = [_weighted_output(each, policy) for each in found]
+    near = [each for each, output in zip(found, outputs, strict=True) if output >= max(outputs) * (1 - 1e-9)]
+    return min(near, key=lambda each: each.cost.cpu)
+
+
+def _weighted_output(found: ApproximatePlan, policy: SheddingPolicy) -> float:
+    """Return the output by the stream whose rows find it, times its weight. Time windows have one part only."""
+    if not policy.weights or any(source.window_rows is None for source in sources_of(found.plan)):
+        return found.output_rows_per_s
+    gains, kept = source_coefficients(found.plan), dict(found.kept)
+    return math.fsum(gain * kept[name] * policy.weights.get(name, 1.0) for name, (gain, _) in gains.items())
 
 
 def filter_share(costs_per_s: Sequence[float], cpu: float = 1.0) -> float:
@@ -281,6 +290,7 @@ def climb_shares(
     least: Mapping[str, float],
     start: Mapping[str, float] | None = None,
     last_step: float = LAST_STEP,
+    first_step: float = _FIRST_STEP,
 ) -> Shares:
     """Climb from a start (default: everything kept) to the shares with the highest output at a load of at most 1.
 
@@ -294,7 +304,7 @@ def climb_shares(
     """
     lowest = {name: max(share, _MIN_SHARE) for name, share in least.items()}
     initial = {name: max((start or {}).get(name, 1.0), share) for name, share in lowest.items()}
-    best, step = shrink_to_load(load, lowest, initial), _FIRST_STEP
+    best, step = shrink_to_load(load, lowest, initial), first_step
     while step > last_step:
         moved = _step_shares(output, load, lowest, best, step)
         if output(moved) > output(best) * (1 + 1e-12):
@@ -304,19 +314,28 @@ def climb_shares(
     return best
 
 
-def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares:
-    """Scale all shares down by the same factor, but none below its lowest, until the load is at most 1."""
+def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares, near: float = _NEAR) -> Shares:
+    """Scale all shares down by the same factor, but none below its lowest, until the load is at most 1.
+
+    The load ends between `1 - near` and 1, unless all shares are at their lowest or the load jumps there.
+    """
     heavy = load(shares)
     if heavy <= 1:
         return shares
-    fits, too_much = 0.0, 1.0
+    fits, too_much = min(lowest[name] / share for name, share in shares.items()), 1.0
     light = load(_scale_shares(shares, fits, lowest))
     for _ in range(60):
-        if light >= 1 - _NEAR or too_much - fits <= _NEAR * too_much:
+        if light >= 1 - near or too_much - fits <= near * too_much / 10:
             break
-        # The load is nearly linear between the two ends. Bounding the guess keeps either end from getting stuck.
-        guess = min(max((1 - _NEAR / 2 - light) / (heavy - light), 0.02), 0.98)
-        scale = fits + guess * (too_much - fits)
+        # Between distant ends the load is nearly a power of the scale, between close ones nearly linear. Bounding the
+        # guess keeps either end from getting stuck.
+        target = 1 - near / 2
+        if too_much > 2 * fits and 0 < light < heavy:
+            guess = math.log(target / light) / math.log(heavy / light)
+            scale = fits * (too_much / fits) ** min(max(guess, 0.02), 0.98)
+        else:
+            guess = (target - light) / (heavy - light)
+            scale = fits + min(max(guess, 0.02), 0.98) * (too_much - fits)
         reached = load(_scale_shares(shares, scale, lowest))
         if reached <= 1:
             fits, light = scale, reached

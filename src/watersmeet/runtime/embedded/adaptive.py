@@ -28,9 +28,9 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.events import log_event
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.work_counters import WorkCounters
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
-from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
 from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.planning import (

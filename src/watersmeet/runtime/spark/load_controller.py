@@ -26,8 +26,8 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.planner.controller import BatchReport, Controller, PlanBatchModel, SheddingDecision
+from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
-from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
