@@ -199,6 +199,27 @@ def test_declared_selectivities_of_a_join_hold_for_each_side() -> None:
     assert one_side.chosen.cost.rows_out_per_s == pytest.approx(0.5 * (10 * 20 + 30 * 10))
 
 
+def test_a_predicate_over_two_streams_costs_what_is_declared_or_what_its_parts_cost() -> None:
+    def explain(where: str, **facts: float) -> wm.Explanation:
+        stats = {
+            "a": wm.stats(rate=100, distinct={"k": 10}, predicates={where: {"selectivity": 0.5, **facts}}),
+            "b": wm.stats(rate=100, distinct={"k": 10}),
+        }
+        query = f"SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k AND {where}"
+        return wm.explain(query, stats, plan=wm.plan("runs"))
+
+    def probing(about: wm.Explanation) -> float:
+        return sum(part.cpu_per_s for part in about.chosen.cost.operators if part.name.startswith("probe"))
+
+    plain, branches = explain("a.x < b.y"), explain("CASE WHEN a.x < b.y THEN a.x ELSE b.y END > 3")
+    assert probing(branches) > 2 * probing(plain)
+    declared = explain("a.x < b.y", cost_us=50)
+    (check,) = declared.to_dict()["checks"]
+    assert check["cost_s"] == pytest.approx(5e-5)
+    # 20,000 candidates per second, 50 µs each: one core
+    assert probing(declared) - probing(plain) == pytest.approx(20_000 * 5e-5, rel=0.01)
+
+
 def test_declared_predicates_are_read_from_a_file_and_must_be_in_the_query(tmp_path: Path) -> None:
     file = tmp_path / "stats.toml"
     file.write_text(

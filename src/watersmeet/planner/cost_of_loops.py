@@ -159,7 +159,7 @@ class LoopsModel:
         # Partial matches leave the kernel and enter the next stage.
         seconds = matches * (self.profile.loop_match_s + self.profile.match_s)
         for each in outside:
-            seconds += matches * self.profile.check_s
+            seconds += matches * each.check_s(self.profile)
             matches *= each.share.value
         return seconds
 

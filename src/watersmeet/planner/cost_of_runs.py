@@ -66,8 +66,12 @@ class RunsModel:
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
         """Estimate seconds per combination: a lookup in every pane, and each predicate evaluated on all candidates."""
         candidates = self.candidates(origin, known, target)
-        checks = sum(1 for each in self.workload.residuals if target in each.inputs and each.inputs <= known | {target})
-        found = candidates * (self.profile.runs.compare_s + self.profile.match_s + checks * self.profile.check_s)
+        checks_s = sum(
+            each.check_s(self.profile)
+            for each in self.workload.residuals
+            if target in each.inputs and each.inputs <= known | {target}
+        )
+        found = candidates * (self.profile.runs.compare_s + self.profile.match_s + checks_s)
         return self.profile.runs.lookup_s * self._panes(target) + found
 
     def upkeep_costs(self) -> list[OperatorCost]:

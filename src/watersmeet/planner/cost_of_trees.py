@@ -77,9 +77,9 @@ class TreeModel:
         candidates = self._candidate_share(left, right) * (
             here.rows_per_s * there.held_rows + there.rows_per_s * here.held_rows
         )
-        checks = len(self._new_predicates(left, right))
+        checks_s = sum(each.check_s(self.profile) for each in self._new_predicates(left, right))
         probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._panes_per_probe()
-        met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
+        met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
         # At a node, the ends of rows in ROWS windows are looked up again.
         counted = sum(1 for i in left | right if self.config.inputs[i].row_limit is not None)

@@ -127,7 +127,7 @@ class Explanation:
             "shuffle": None if self.shuffle is None else _shuffle_dict(self.shuffle),
             "batch_s": self.workload.arrivals.batch_s,
             "checks": [
-                {"predicate": str(text), "share": _estimate_dict(each.share)}
+                {"predicate": str(text), "share": _estimate_dict(each.share), "cost_s": each.check_s(self.profile)}
                 for each in self.workload.residuals
                 for text in [format_expression(each.predicate)]
             ],
@@ -200,7 +200,9 @@ class Explanation:
         for residual in self.workload.residuals:
             share = residual.share
             predicate = format_expression(residual.predicate)
-            yield f"  {predicate}: selectivity {format_selectivity(share.value)} ({share.provenance})"
+            cost = format_operation_time(residual.check_s(self.profile))
+            selectivity = format_selectivity(share.value)
+            yield f"  {predicate}: selectivity {selectivity} ({share.provenance}), {cost} per candidate"
         pairs = self._pair_bounds()
         if pairs:
             yield "time bounds in a result, given and derived"

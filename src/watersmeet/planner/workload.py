@@ -21,8 +21,10 @@ from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts, 
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US, LANDMARK_US
 from watersmeet.errors import InternalError
+from watersmeet.operators.expressions.node_kinds import COSTLY_KINDS, list_node_kinds
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.declared_predicates import DeclaredPredicates
+from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.samples import Samples
 from watersmeet.stats.selectivity import estimate_selectivity
 from watersmeet.stats.stream_stats import Estimate, Provenance, StreamStats, derive
@@ -135,11 +137,22 @@ class InputEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ResidualPredicate:
-    """A predicate over several inputs that no equality class covers, and its selectivity."""
+    """A predicate over several inputs that no equality class covers, its selectivity, and its cost if declared.
+
+    `costly_kinds` are the kinds of its nodes that cost more than a comparison.
+    """
 
     predicate: Expr
     inputs: frozenset[int]
     share: Estimate
+    declared_cost_s: Estimate | None = None
+    costly_kinds: tuple[str, ...] = ()
+
+    def check_s(self, profile: Profile) -> float:
+        """Return the seconds per candidate: declared, or those of a comparison and of the costly nodes."""
+        if self.declared_cost_s is not None:
+            return self.declared_cost_s.value
+        return profile.check_s + sum(profile.expressions.kind_s(kind) for kind in self.costly_kinds)
 
 
 @dataclass(frozen=True)
@@ -270,6 +283,11 @@ def estimate_workload(
             raise InternalError(f'column "{column.name}" was not bound')
         return stats[config.inputs[config.aliases[column.source]].name].distinct[column.name]
 
+    def column_type(column: Column) -> pa.DataType:
+        assert column.source is not None  # `distinct` has looked it up before
+        kind: pa.DataType = config.inputs[config.aliases[column.source]].fields.field(column.name).type
+        return kind
+
     checks: list[ResidualPredicate] = []
     for check in config.classes.residuals:
         inputs_read = frozenset(config.aliases[alias] for alias in sources_of(check))
@@ -282,6 +300,8 @@ def estimate_workload(
                 declared.selectivity(check)
                 or samples.estimate_selectivity(config, check, given)
                 or estimate_selectivity(check, distinct),
+                declared.cost_s(check),
+                tuple(kind for kind in list_node_kinds(check, column_type) if kind in COSTLY_KINDS),
             )
         )
     pair_shares = declared.pair_shares(config)
