@@ -30,7 +30,7 @@ from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
-from watersmeet.planner.probe_orders import find_pinned_order, predict_in_orders
+from watersmeet.planner.probe_orders import FavouredInputs, find_pinned_order, predict_in_orders
 from watersmeet.planner.workload import ResidualPredicate, Workload, length_to_seconds
 
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
@@ -72,6 +72,15 @@ class LoopsModel:
         """Estimate the new rows of an evaluation that has any: one if eager, else those of an interval τ."""
         expected = self.workload.inputs[origin].kept_per_s.value * self.plan.evaluate_us / 1e6
         return expected / -math.expm1(-expected) if expected > _FEW_ROWS else 1.0
+
+    def favoured_inputs(self) -> FavouredInputs:
+        """Return the inputs that heuristics put near the top."""
+        outside = [each.inputs for each in self.workload.residuals if not self._is_in_kernel(each)]
+        return FavouredInputs(
+            unindexed=frozenset(i for i in range(len(self.config.inputs)) if self._index(i).kind == "list"),
+            expensive=frozenset[int]().union(*outside),
+            fluctuating=self.workload.samples.fluctuating_inputs,
+        )
 
     def fanout(self, origin: int, known: frozenset[int], target: int) -> float:
         return self._matches(origin, known, target) * self.workload.residual_share(known, target)

@@ -17,7 +17,7 @@ from watersmeet.operators.window_join.admission import MIN_SLICE_ROWS
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
-from watersmeet.planner.probe_orders import predict_in_orders
+from watersmeet.planner.probe_orders import FavouredInputs, predict_in_orders
 from watersmeet.planner.workload import ArrivalPattern, Workload, length_to_seconds
 
 _MAX_PANES = 12.0
@@ -95,6 +95,13 @@ class RunsModel:
         )
         parts.append(OperatorCost("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
         return parts
+
+    def favoured_inputs(self) -> FavouredInputs:
+        """Return the inputs that heuristics put near the top. All windows are indexed."""
+        predicates = [each.inputs for each in self.workload.residuals]
+        return FavouredInputs(
+            expensive=frozenset[int]().union(*predicates), fluctuating=self.workload.samples.fluctuating_inputs
+        )
 
     def new_rows(self, origin: int) -> float:
         """Return 1: costs are per row, and the new rows are always outermost."""

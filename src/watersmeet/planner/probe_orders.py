@@ -3,15 +3,18 @@
 Most algorithms have the new rows in the outermost loop. In an order of the naive join, and of a general lazy one, they
 may be in any loop. The loops outside theirs run before the new rows are known, once per evaluation.
 
-The best order of loops for an origin is exact over subsets up to `MAX_EXACT_INPUTS` inputs, and greedy above.
+The best order of loops for an origin is exact over subsets up to `MAX_EXACT_INPUTS` inputs. Above, heuristics
+of the paper find it (`planner.order_heuristics`).
 
 References: Golab, Özsu, sections 3.1, 3.3 and 4.2, appendix A.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from typing import Protocol
 
@@ -20,6 +23,13 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.plan_defaults import add_orders, fill_by_structure
 from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.tactics.tactic import GLOBAL, OpenParts
+from watersmeet.planner.order_heuristics import (
+    OrderCost,
+    build_greedy_order,
+    favour_fluctuating,
+    improve_order,
+    put_first,
+)
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
 from watersmeet.planner.workload import Workload
 
@@ -44,6 +54,15 @@ class ProbeOrder:
     exact: bool
 
 
+@dataclass(frozen=True, slots=True)
+class FavouredInputs:
+    """Inputs that a heuristic puts near the top: no index, an expensive predicate, a rate that fluctuates."""
+
+    unindexed: frozenset[int] = frozenset()
+    expensive: frozenset[int] = frozenset()
+    fluctuating: frozenset[int] = frozenset()
+
+
 #: Whether an algorithm can bind the input after the set of inputs bound so far.
 IsAllowed = Callable[[frozenset[int], int], bool]
 
@@ -55,6 +74,7 @@ def best_order(
     fanout: Fanout,
     allowed: IsAllowed | None = None,
     preferred: Sequence[int] = (),
+    favoured: FavouredInputs | None = None,
 ) -> ProbeOrder:
     """Return the cheapest allowed order, or the cheapest of all if none is allowed; on a tie, the `preferred` one.
 
@@ -62,7 +82,7 @@ def best_order(
     each set counts.
     """
     if inputs > MAX_EXACT_INPUTS:
-        return _greedy_order(origin, inputs, loop_cost, fanout, allowed)
+        return search_by_heuristics(origin, inputs, loop_cost, fanout, allowed, favoured)
     targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
     found = _search_subsets(frozenset({origin}), targets, inputs, loop_cost, fanout, allowed)
     return found or best_order(origin, inputs, loop_cost, fanout, preferred=preferred)
@@ -95,20 +115,44 @@ def _search_subsets(
     return ProbeOrder(order, cost, exact=True)
 
 
-def _greedy_order(
-    origin: int, inputs: int, loop_cost: LoopCost, fanout: Fanout, allowed: IsAllowed | None = None
+def search_by_heuristics(
+    origin: int,
+    inputs: int,
+    loop_cost: LoopCost,
+    fanout: Fanout,
+    allowed: IsAllowed | None = None,
+    favoured: FavouredInputs | None = None,
 ) -> ProbeOrder:
-    """Add the input that leaves the fewest combinations; on a tie, the one with the cheapest loop."""
-    known, cost, rows = frozenset({origin}), 0.0, 1.0
-    order: tuple[int, ...] = ()
-    while len(known) < inputs:
-        left = [i for i in range(inputs) if i not in known]
-        left = [i for i in left if allowed is None or allowed(known, i)] or left
-        target = min(left, key=lambda i: (fanout(known, i), loop_cost(known, rows, i), i))
-        cost += loop_cost(known, rows, target)
-        rows *= fanout(known, target)
-        order, known = (*order, target), known | {target}
-    return ProbeOrder(order, cost, exact=False)
+    """Return the best allowed order that the heuristics of the paper find, or the best of all if none is allowed."""
+    favoured = favoured or FavouredInputs()
+    targets = [i for i in range(inputs) if i != origin]
+
+    def is_allowed(known: frozenset[int], target: int) -> bool:
+        return allowed is None or allowed(known, target)
+
+    def cost(order: tuple[int, ...]) -> float:
+        known, rows, found = frozenset({origin}), 1.0, 0.0
+        for target in order:
+            if not is_allowed(known, target):
+                return math.inf
+            found += loop_cost(known, rows, target)
+            rows *= fanout(known, target)
+            known |= {target}
+        return found
+
+    selective = build_greedy_order(
+        [origin],
+        targets,
+        lambda known, i: (not is_allowed(known, i), fanout(known, i), loop_cost(known, 1.0, i)),
+    )
+    cheap = build_greedy_order(
+        [origin], targets, lambda known, i: (not is_allowed(known, i), loop_cost(known, 1.0, i), fanout(known, i))
+    )
+    starts = (selective, cheap, put_first(selective, favoured.unindexed), put_first(selective, favoured.expensive))
+    order, found = improve_order(starts, cost)
+    if math.isinf(found):
+        return search_by_heuristics(origin, inputs, loop_cost, fanout, None, favoured)
+    return ProbeOrder(*favour_fluctuating(order, cost, favoured.fluctuating), exact=False)
 
 
 #: Maximum number of inputs for which every global order is tried.
@@ -127,6 +171,8 @@ class LoopModel(Protocol):
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float: ...
 
     def new_rows(self, origin: int) -> float: ...
+
+    def favoured_inputs(self) -> FavouredInputs: ...
 
     def upkeep_costs(self) -> list[OperatorCost]: ...
 
@@ -184,9 +230,10 @@ def find_pinned_order(config: JoinConfig, plan: Plan, origin: int) -> tuple[int,
 
 
 def _fill_global_order(config: JoinConfig, workload: Workload, model: LoopModel, plan: Plan, parts: OpenParts) -> Plan:
-    """Fill an open global order: the cheapest of all orders for a few inputs, the structural one for many."""
-    if plan.global_order or plan.orders or len(config.inputs) > MAX_PERMUTED_INPUTS:
+    """Fill an open global order: the cheapest of all orders for a few inputs, the best of the heuristics for many."""
+    if plan.global_order or plan.orders or not config.stream_inputs:
         return fill_by_structure(config, plan, parts)
+    inputs = range(len(config.inputs))
 
     def cpu_per_s(order: tuple[int, ...]) -> float:
         return sum(
@@ -194,8 +241,24 @@ def _fill_global_order(config: JoinConfig, workload: Workload, model: LoopModel,
             for i in config.stream_inputs
         )
 
-    cheapest = min(permutations(range(len(config.inputs))), key=cpu_per_s)
+    if len(inputs) <= MAX_PERMUTED_INPUTS:
+        cheapest = min(permutations(inputs), key=cpu_per_s)
+    else:
+        # Ascending join sizes, then fast streams up: no input is the origin of all new rows.
+        starts = [
+            (first, *build_greedy_order([first], [i for i in inputs if i != first], partial(_rank_join_size, model)))
+            for first in inputs
+        ]
+        cheapest, _ = improve_order(starts, cpu_per_s)
     return replace(plan, global_order=tuple(config.inputs[i].alias for i in cheapest))
+
+
+def _rank_join_size(model: LoopModel, known: frozenset[int], target: int) -> tuple[float, ...]:
+    return (model.fanout(NO_ORIGIN, known, target),)
+
+
+#: Stands for the origin where all windows are joined as they are stored.
+NO_ORIGIN = -1
 
 
 def _cost_order(model: LoopModel, origin: int, order: tuple[int, ...]) -> float:
@@ -230,7 +293,8 @@ def _choose_probe_order(config: JoinConfig, model: LoopModel, plan: Plan, origin
     allowed = reaches_by_key if parts.probes_by_key_only else None
     # On a tie, for example if no match is predicted, prefer the structural order: rows may still match.
     structural = [step.target for step in config.orders[origin]]
-    first = best_order(origin, len(config.inputs), loop_cost, fanout, allowed, structural)
+    favoured = model.favoured_inputs()
+    first = best_order(origin, len(config.inputs), loop_cost, fanout, allowed, structural, favoured)
     if not parts.places_new_rows(plan):
         return first
     placed = _search_placed_order(config, model, origin, first, loop_cost, fanout, allowed)
@@ -252,9 +316,7 @@ def _search_placed_order(
 ) -> ProbeOrder:
     """Return the cheapest order with the new rows in any loop, given the best one with them outermost.
 
-    With many inputs, only the place of the new rows in that order is searched.
-
-    References: Golab, Özsu, sections 3.3 and 5.2.
+    References: Golab, Özsu, section 3.3.
     """
     inputs = len(config.inputs)
     if inputs <= MAX_EXACT_INPUTS:
@@ -262,8 +324,27 @@ def _search_placed_order(
         if found is not None and found.order[0] != origin:
             return replace(found, cost=found.cost / model.new_rows(origin))
         return first
-    orders = [(*first.order[:place], origin, *first.order[place:]) for place in range(1, inputs)]
-    if allowed is not None:
-        orders = [order for order in orders if all(allowed(frozenset(order[:i]), order[i]) for i in range(inputs))]
-    costed = [ProbeOrder(order, _cost_order(model, origin, order), exact=False) for order in orders]
-    return min((first, *costed), key=lambda each: each.cost)
+
+    def cost(order: tuple[int, ...]) -> float:
+        runs = allowed is None or all(allowed(frozenset(order[:i]), each) for i, each in enumerate(order))
+        return _cost_order(model, origin, order if order[0] != origin else order[1:]) if runs else math.inf
+
+    return _move_new_rows(origin, first, fanout, cost)
+
+
+def _move_new_rows(origin: int, first: ProbeOrder, fanout: Fanout, cost: OrderCost) -> ProbeOrder:
+    """Return the best order with the new rows in any loop.
+
+    The heuristics start with them at each place of the best order that has them outermost, and with orders by ascending
+    join sizes from each input. There, the origin's window counts as the rows of the last τ.
+
+    References: Golab, Özsu, section 5.2.
+    """
+    inputs = range(len(first.order) + 1)
+    placed = [(*first.order[:place], origin, *first.order[place:]) for place in inputs]
+    ascending = [
+        (start, *build_greedy_order([start], [i for i in inputs if i != start], lambda known, i: (fanout(known, i),)))
+        for start in inputs
+    ]
+    order, found = improve_order([*placed, *ascending], cost)
+    return first if order[0] == origin else ProbeOrder(order, found, exact=False)

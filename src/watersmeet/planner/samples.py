@@ -11,8 +11,10 @@ References: Haas, Naughton, Seshadri, Swami, "Selectivity and Cost Estimation fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,26 @@ def _test_predicates(source: JoinInput, rows: ReleasedRows) -> tuple[Bools, ...]
     return tuple(is_true(each, column, rows.times.size) for each in conjuncts(source.selection))
 
 
+#: Parts of a sample's time span in which rows are counted, to see whether the rate fluctuates.
+RATE_PARTS = 16
+
+#: A rate fluctuates if its standard deviation over the parts is above this share of the mean, chance apart.
+FLUCTUATION_SHARE = 0.5
+
+
+def measure_fluctuation(times: Int64s) -> float:
+    """Return the standard deviation of a rate over time as a share of its mean, without the part that is due to chance.
+
+    >>> measure_fluctuation(np.arange(1600)), round(measure_fluctuation(np.repeat([0, 15], 800)), 2)
+    (0.0, 2.64)
+    """
+    if times.size < RATE_PARTS or times[0] == times[-1]:
+        return 0.0
+    counts, _ = np.histogram(times, RATE_PARTS)
+    excess = float(counts.var() - counts.mean())  # arrivals by chance have a variance as large as their mean
+    return math.sqrt(max(excess, 0.0)) / float(counts.mean())
+
+
 @dataclass(frozen=True)
 class Samples:
     """Samples by input number; inputs without one have only their statistics."""
@@ -105,6 +127,16 @@ class Samples:
     by_input: Mapping[int, InputSample] = field(default_factory=dict)
     _counts: dict[int, dict[int, Floats]] = field(default_factory=dict, repr=False)
     _shares: dict[tuple[int, frozenset[int]], tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def fluctuating_inputs(self) -> frozenset[int]:
+        """Inputs whose rate changes widely over time.
+
+        References: Golab, Özsu, section 5.4.
+        """
+        return frozenset(
+            i for i, each in self.by_input.items() if measure_fluctuation(each.pane.times) > FLUCTUATION_SHARE
+        )
 
     def estimate_key_match_share(
         self, config: JoinConfig, key_class: int, known: frozenset[int], target: int, uniform_share: float
