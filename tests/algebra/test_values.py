@@ -129,7 +129,6 @@ def test_derived_bounds_are_shortest_paths() -> None:
     bounds = close_bounds([[0, 5, FOREVER_US], [0, 0, 3], [FOREVER_US, FOREVER_US, 0]])
     assert bounds.later_by_us == ((0, 5, 8), (0, 0, 3), (FOREVER_US, FOREVER_US, 0))
     assert bounds.retention_us(0, [0, 1, 2]) == 8
-    assert bounds.symmetric_us(0, 1) == 5
 
 
 def test_queries_are_equal_whatever_text_they_came_from() -> None:

@@ -122,7 +122,11 @@ def test_a_window_per_pair(name: str) -> None:
 def test_a_directed_path_through_four_streams(name: str) -> None:
     rates, plan = [60.0, 30.0, 90.0, 40.0], build_plan(name, 4)
     counted = count_work(PATH, rates, plan, batch_s=1, warm_up_s=20, seconds=60)
-    assert_within(1.2, predict_work(PATH, rates, plan, SCANS[name], ArrivalPattern(1.0)), counted)
+    predicted = predict_work(PATH, rates, plan, SCANS[name], ArrivalPattern(1.0))
+    # along the path, the first streams meet only rows of their own instant, and there are hardly any
+    seen = counted > 0
+    assert (predicted[~seen] < 0.1).all()
+    assert_within(1.2, predicted[seen], counted[seen])
 
 
 @pytest.mark.parametrize("name", SCANS)

@@ -41,10 +41,6 @@ class DifferenceBounds:
         """Return how long after its own time a row of i can still match a new row of one of the other `streams`."""
         return max((self.later_by_us[i][j] for j in streams if j != i), default=0)
 
-    def symmetric_us(self, i: int, j: int) -> int:
-        """Return the largest distance in time in either direction: the paper's window of the pair."""
-        return max(self.later_by_us[i][j], self.later_by_us[j][i])
-
 
 def close_bounds(given_us: list[list[int]]) -> DifferenceBounds:
     """Apply Floyd and Warshall to the given bounds; sums saturate at FOREVER_US."""

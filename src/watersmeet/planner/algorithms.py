@@ -17,7 +17,7 @@ from watersmeet.operators.window_join.tactics.tactic import Tactic
 from watersmeet.planner.cost_of_loops import predict_loops
 from watersmeet.planner.cost_of_runs import predict_runs
 from watersmeet.planner.cost_of_trees import predict_tree
-from watersmeet.planner.cost_of_w_joins import GLOBAL_SWEEP, NESTED_SCAN, SWEEP, WINDOWLESS_SCAN
+from watersmeet.planner.cost_of_w_joins import GLOBAL_SCAN, GLOBAL_SWEEP, NESTED_SCAN, SWEEP, WINDOWLESS_SCAN
 from watersmeet.planner.memory import IndexModel, buffer_indexes, loop_indexes, run_indexes
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction
@@ -29,6 +29,7 @@ from watersmeet.planner.proposals import (
     indexed_windows,
     join_trees,
     nested_loops,
+    w_joins,
 )
 from watersmeet.planner.workload import Workload
 
@@ -62,11 +63,13 @@ _ROWS = (
     Algorithm("lazy-hash", predict_loops, hash_joins),
     Algorithm("hybrid-nlj-hash", predict_loops, hybrid_joins),
     Algorithm("window-join", predict_loops, indexed_windows),
-    Algorithm("nlw-join", NESTED_SCAN.predict, indexes=buffer_indexes),
-    Algorithm("hw-join", NESTED_SCAN.predict, indexes=buffer_indexes),
-    Algorithm("mw-join", SWEEP.predict, indexes=buffer_indexes),
-    Algorithm("gca", GLOBAL_SWEEP.predict, indexes=buffer_indexes),
-    Algorithm("lca", SWEEP.predict, indexes=buffer_indexes),
+    Algorithm("nlw-join", NESTED_SCAN.predict, w_joins, buffer_indexes),
+    Algorithm("hw-join", NESTED_SCAN.predict, w_joins, buffer_indexes),
+    Algorithm("mw-join", SWEEP.predict, w_joins, buffer_indexes),
+    Algorithm("gca", GLOBAL_SWEEP.predict, w_joins, buffer_indexes),
+    Algorithm("gca-nlw", GLOBAL_SCAN.predict, w_joins, buffer_indexes),
+    Algorithm("gca-hw", GLOBAL_SCAN.predict, w_joins, buffer_indexes),
+    Algorithm("lca", SWEEP.predict, w_joins, buffer_indexes),
     Algorithm("ripple-join", WINDOWLESS_SCAN.predict, indexes=buffer_indexes),
     Algorithm("xjoin", WINDOWLESS_SCAN.predict, indexes=buffer_indexes),
     Algorithm("tree", predict_tree, join_trees, run_indexes),

@@ -5,8 +5,9 @@ model averages over those times, at points that are spread evenly.
 
 | algorithm | order of the loops | rows that a loop compares |
 | --- | --- | --- |
-| nlw-join | in a circle from the origin | in the period of the rows chosen so far |
-| hw-join | in a circle from the origin | the same, in one bucket |
+| nlw-join, gca-nlw | in a circle from the origin | in the period of the rows chosen so far |
+| hw-join, gca-hw | in a circle from the origin | the same, in one bucket |
+| nlw-join, hw-join on a path | along the path | the same, on one side of the row chosen before |
 | mw-join, gca, lca | by reach, then by length | in the period; none if another buffer is empty |
 | ripple-join, xjoin | in a circle from the origin | all since the last clean-up; xjoin in one bucket |
 
@@ -30,9 +31,8 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.state import EVICT_BELOW_SHARE
 from watersmeet.operators.window_join.tactics.registry import find_tactic
-from watersmeet.operators.window_join.tactics.w_joins import find_common_class
+from watersmeet.operators.window_join.tactics.w_joins import find_common_class, has_direction, order_loops
 from watersmeet.planner.cost_of_loops import LoopsModel
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import JoinPrediction, OperatorCost
@@ -47,8 +47,10 @@ _POINTS = 128
 #: Maximum number of streams that decide how far the watermark is behind; the others have shorter gaps.
 _SLOWEST_STREAMS = 6
 
-#: Share of expired rows in the panes of a long window. Panes are evicted as a whole, and merging drops expired rows.
-_PANE_SLACK = 0.3
+
+#: Time to compare a row, relative to a list of nested loops, which compares eight codes at a time. Measured: a scan
+#: tests the time of each row, too, and a sweep compares its code only.
+SCAN_FACTOR, SWEEP_FACTOR = 1.5, 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class WJoinScan:
 NESTED_SCAN = WJoinScan()
 SWEEP = WJoinScan(is_sweep=True)
 GLOBAL_SWEEP = WJoinScan(is_sweep=True, prunes_per_stream=False)
+GLOBAL_SCAN = WJoinScan(prunes_per_stream=False)
 WINDOWLESS_SCAN = WJoinScan(knows_windows=False, prunes_per_stream=False)
 
 
@@ -119,7 +122,7 @@ class WJoinModel:
             rows = self._rates[target] * length
             reached = partials * (self._nonempty_share(origin, order[depth + 1 :]) if self.scan.is_sweep else 1.0)
             scanned = reached * self._scanned_share(known, target)
-            matches = reached * rows * self._key_share(known, target)
+            matches = reached * rows * self.workload.key_share(self.config, known, target)
             found.append(
                 LoopWork(
                     target,
@@ -131,7 +134,8 @@ class WJoinModel:
                 )
             )
             ages[target] = youngest + _spread_points(depth) * length
-            partials = partials * rows * self._key_share(known, target) * self.workload.residual_share(known, target)
+            equal_share = self.workload.key_share(self.config, known, target)
+            partials = partials * rows * equal_share * self.workload.residual_share(known, target)
         return found
 
     def loops_s(self, loops: list[LoopWork]) -> float:
@@ -139,26 +143,20 @@ class WJoinModel:
         seconds = 0.0
         for loop in loops:
             weights = self.profile.structure(self._index(loop.target).kind)
-            seconds += loop.probes * weights.lookup_s + loop.touched * weights.compare_s
+            compare_s = weights.compare_s * (SWEEP_FACTOR if self.scan.is_sweep else SCAN_FACTOR)
+            seconds += loop.probes * weights.lookup_s + loop.touched * compare_s
             seconds += loop.matches * self.profile.loop_match_s + loop.evaluate_s
         return seconds
 
     def upkeep_costs(self) -> list[OperatorCost]:
-        """Return the cost of the buffers, which every batch lays out again."""
-        batches = 1 / self.workload.arrivals.batch_s
-        again = [
-            OperatorCost(
-                f"lay out the old rows of {each.alias}",
-                self.workload.filled_rows(self.config, each.number) * self.profile.layout_s * batches,
-                self.workload.filled_rows(self.config, each.number) * batches,
-            )
-            for each in self.config.inputs
-        ]
-        return [*self._loops_model.upkeep_costs(), *again]
+        """Return the cost of the buffers, which are kept between batches like the windows of nested loops."""
+        return self._loops_model.upkeep_costs()
 
     def _order(self, origin: int) -> list[int]:
         count = len(self.config.inputs)
         circle = [(origin + step) % count for step in range(1, count)]
+        if self._is_path:
+            return order_loops(self.config, origin, along_path=True)[1:]
         if not self.scan.is_sweep:
             return circle
         lengths = [self._rates[i] * _mean(np.minimum(self._reach_s[i], self._available_s[i])) for i in range(count)]
@@ -168,9 +166,8 @@ class WJoinModel:
         """Return the least and the largest age of the target's rows that a loop compares."""
         if not self.scan.knows_windows:
             return np.zeros(_POINTS), self._uncleaned_s(target)
-        reach = [min(self._reach_s[i], self._reach_s[target]) for i in ages]
-        oldest = np.min([age + each for age, each in zip(ages.values(), reach, strict=True)], axis=0)
-        youngest = np.max([age - each for age, each in zip(ages.values(), reach, strict=True)], axis=0)
+        oldest = np.min([age + self._later_by_s(target, i) for i, age in ages.items()], axis=0)
+        youngest = np.max([age - self._later_by_s(i, target) for i, age in ages.items()], axis=0)
         return np.maximum(youngest, 0.0), np.minimum(oldest, self._available_s[target])
 
     def _held_s(self, origin: int, target: int) -> Floats:
@@ -203,18 +200,37 @@ class WJoinModel:
         return share
 
     def _key_share(self, known: frozenset[int], target: int) -> float:
-        """Estimate the share of rows with the common key; the kernels compare no other key."""
+        """Estimate the share of rows with the common key, by which hash tables are divided into buckets."""
         common = find_common_class(self.config)
         return 1.0 if common is None else self.workload.class_share(self.config, common, known, target)
 
     def _scanned_share(self, known: frozenset[int], target: int) -> float:
-        """Estimate the share of a buffer in the bucket of a key; a list is one bucket."""
-        index, share = self._index(target), self._key_share(known, target)
-        return share + (1 - share) / index.size if index.kind == "hash" else 1.0
+        """Estimate the share of a buffer in the bucket of a key; a list is one bucket.
+
+        Keys are spread evenly over the buckets, so only a bucket with several keys holds rows of other keys.
+        """
+        index = self._index(target)
+        return max(self._key_share(known, target), 1 / index.size) if index.kind == "hash" else 1.0
 
     def _index(self, target: int) -> Index:
         source = self.config.inputs[target]
         return self.plan.index(source.alias) or find_tactic(self.plan).parts.default_index(keyed=bool(source.keys))
+
+    def _later_by_s(self, one: int, other: int) -> float:
+        """Return by how many seconds a row of the other stream may be later than one of the first."""
+        if self._is_path:
+            return length_to_seconds(self.workload.gaps_us[one][other])
+        return min(self._reach_s[one], self._reach_s[other])
+
+    @cached_property
+    def _is_path(self) -> bool:
+        """Whether the loops go along a path of windows with a direction."""
+        return (
+            not self.scan.is_sweep
+            and self.scan.knows_windows
+            and self.scan.prunes_per_stream
+            and has_direction(self.config)
+        )
 
     @cached_property
     def _rates(self) -> list[float]:
@@ -232,13 +248,10 @@ class WJoinModel:
     def _available_s(self) -> list[Floats]:
         """Age of the oldest row of each stream that a batch starts with or brings, by point.
 
-        A batch starts with the stored panes. Expired rows are among them, because panes are evicted as a whole. The
-        slowest stream holds back the watermark, and so the eviction.
+        A batch starts with the rows that the rows to come may match. The slowest stream holds back the watermark.
         """
-        lag_s, batch_s = _mean_of_longest_gap(self._rates), self.workload.arrivals.batch_s
-        stored_s = [
-            _stored_panes_s(length_to_seconds(each.retention_us) + lag_s, batch_s) for each in self.config.inputs
-        ]
+        lag_s = _mean_of_longest_gap(self._rates)
+        stored_s = [length_to_seconds(each.retention_us) + lag_s for each in self.config.inputs]
         return [self._inside_s + np.minimum(each, self._history_s) for each in stored_s]
 
     @cached_property
@@ -284,14 +297,3 @@ def _mean_of_longest_gap(rates_per_s: list[float]) -> float:
     slowest = sorted(rate for rate in rates_per_s if rate)[:_SLOWEST_STREAMS]
     subsets = (subset for count in range(1, len(slowest) + 1) for subset in combinations(slowest, count))
     return math.fsum((1 if len(subset) % 2 else -1) / sum(subset) for subset in subsets)
-
-
-def _stored_panes_s(window_s: float, batch_s: float) -> float:
-    """Estimate the seconds of stream in the panes of a window between batches, expired rows included.
-
-    >>> _stored_panes_s(1.0, 8.0), _stored_panes_s(1.0, 3.0), _stored_panes_s(10.0, 1.0)
-    (1.0, 3.0, 12.7)
-    """
-    if window_s <= batch_s:
-        return window_s if window_s < EVICT_BELOW_SHARE * batch_s else batch_s
-    return window_s + _PANE_SLACK * (window_s - batch_s)

@@ -58,6 +58,47 @@ _RATE_NOUNS = {
 
 
 @dataclass(frozen=True, slots=True)
+class PairTimeBound:
+    """How much later the second row of a pair may be than the first, and the first than the second."""
+
+    first: str
+    second: str
+    second_after_us: int
+    first_after_us: int
+
+    @property
+    def within_us(self) -> int:
+        """The most that the two rows may be apart."""
+        return max(self.second_after_us, self.first_after_us)
+
+    def describe(self) -> str:
+        """Describe the bound, with its direction if it has one.
+
+        >>> PairTimeBound("a", "b", 5_000_000, 0).describe(), PairTimeBound("a", "b", 1_000_000, 1_000_000).describe()
+        ('a first, b at most 5 seconds later', 'a and b at most 1 second apart')
+        """
+        length = _format_length(self.within_us)
+        if self.second_after_us == self.first_after_us:
+            return f"{self.first} and {self.second} at most {length} apart"
+        if self.first_after_us == 0:
+            return f"{self.first} first, {self.second} at most {length} later"
+        if self.second_after_us == 0:
+            return f"{self.second} first, {self.first} at most {length} later"
+        after, before = (_format_length(each) for each in (self.second_after_us, self.first_after_us))
+        return f"{self.second} at most {after} after {self.first}, {self.first} at most {before} after {self.second}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the bound for JSON."""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "within_us": self.within_us,
+            "second_after_us": self.second_after_us,
+            "first_after_us": self.first_after_us,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The chosen plan with its predicted cost, the plans that lost, and the provenance of every number."""
 
@@ -117,7 +158,7 @@ class Explanation:
             "reason": self.budget.shortfall(self.chosen.cost),
             "remedies": None if self.remedies is None else self.remedies.to_dict(),
             "inputs": [self._input_dict(each) for each in self.config.inputs],
-            "pairs": [{"first": a, "second": b, "within_us": within} for a, b, within in self._pair_bounds()],
+            "pairs": [each.to_dict() for each in self._pair_bounds()],
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
@@ -206,7 +247,7 @@ class Explanation:
         pairs = self._pair_bounds()
         if pairs:
             yield "time bounds in a result, given and derived"
-            yield from (f"  {a} and {b} at most {_format_length(within)} apart" for a, b, within in pairs)
+            yield from (f"  {each.describe()}" for each in pairs)
         if len(self.config.inputs) > 1 and self._orders():
             yield "probe order, by the stream of the new row"
             for origin, order in self._orders().items():
@@ -290,14 +331,15 @@ class Explanation:
         )
         return f"[{source.window}]" if source.has_ends else kept
 
-    def _pair_bounds(self) -> list[tuple[str, str, int]]:
-        streams, bounds = self.config.stream_inputs, self.config.bounds
-        return [
-            (self.config.inputs[i].alias, self.config.inputs[j].alias, bounds.symmetric_us(i, j))
+    def _pair_bounds(self) -> list[PairTimeBound]:
+        streams, later_by_us = self.config.stream_inputs, self.config.bounds.later_by_us
+        aliases = [each.alias for each in self.config.inputs]
+        pairs = [
+            PairTimeBound(aliases[i], aliases[j], later_by_us[i][j], later_by_us[j][i])
             for place, i in enumerate(streams)
             for j in streams[place + 1 :]
-            if bounds.symmetric_us(i, j) < FOREVER_US
         ]
+        return [each for each in pairs if each.within_us < FOREVER_US]
 
 
 def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from itertools import product
 
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
+from watersmeet.operators.window_join.tactics.w_joins import find_common_class
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.lazy_intervals import search_interval, set_interval
 from watersmeet.planner.models.profile import Profile
@@ -90,6 +92,16 @@ def indexed_windows(config: JoinConfig, workload: Workload, profile: Profile) ->
         indexes = [build_sized_index(kind, workload, i) for i, kind in enumerate(kinds)]
         plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
     return plans
+
+
+def w_joins(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose the joins of Hammad et al., for streams with a window in time between every two of them."""
+    gaps_us = [gap for row in config.bounds.later_by_us for gap in row]
+    if len(config.stream_inputs) < max(2, len(config.inputs)) or max(gaps_us) >= FOREVER_US:
+        return []
+    indexes = tuple((each.alias, build_sized_index("hash", workload, each.number)) for each in config.inputs)
+    hashed = [Plan(name, indexes=indexes) for name in ("hw-join", "gca-hw") if find_common_class(config) is not None]
+    return [*(Plan(name) for name in ("nlw-join", "mw-join", "gca", "gca-nlw", "lca")), *hashed]
 
 
 def join_trees(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:

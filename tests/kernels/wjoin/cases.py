@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.kernels.wjoin.buffers import Buffers
 from watersmeet.kernels.wjoin.hw_join import hw_join
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoinResult, window_join_definition
-from watersmeet.kernels.wjoin.ripple_join import ripple_join, xjoin
+from watersmeet.kernels.wjoin.plane_sweep import SweepRows, merge_new_rows
+from watersmeet.kernels.wjoin.ripple_join import ripple_join
 
 Row = tuple[int, int]
 Streams = Sequence[Sequence[Row]]
@@ -48,12 +50,57 @@ class WindowJoinCase:
         return np.full(len(self.new), self.buckets, np.int64)
 
 
+def join_nested(
+    case: WindowJoinCase, kernel: Callable[..., WindowJoinResult], *further: int, hashed: bool
+) -> WindowJoinResult:
+    """Run a kernel of nested loops on its own buffers, lists or hash tables. All other arrays are read-only."""
+    times, codes, offsets, old, window_us, reach_us = case.arguments
+    n = len(case.new)
+    later_by_us = np.minimum(window_us, np.minimum.outer(reach_us, reach_us))
+    loops = np.array([[(origin + step) % n for step in range(n)] for origin in range(n)], np.int64)
+    read_only = (times, codes, offsets, offsets[:-1] + old, offsets[1:].copy(), later_by_us, loops)
+    for array in read_only:
+        array.flags.writeable = False
+    return kernel(*read_only, build_buffers(case, case.buckets if hashed else 1), *further)
+
+
+def build_buffers(case: WindowJoinCase, buckets: int) -> Buffers:
+    """Return buffers with the old rows, and room for all new rows in every bucket."""
+    times, codes, offsets, old, *_ = case.arguments
+    room, n = max(1, times.size), len(case.new)
+    columns = [np.zeros(n * buckets * room, np.int64) for _ in range(3)]
+    front = np.arange(n * buckets) * room
+    filled = front.copy()
+    for stream in range(n):
+        for row in range(int(old[stream])):
+            at = int(offsets[stream]) + row
+            bucket = stream * buckets + int(codes[at]) % buckets
+            for column, value in zip(columns, (times[at], codes[at], row), strict=True):
+                column[filled[bucket]] = value
+            filled[bucket] += 1
+    return Buffers(columns[0], columns[1], columns[2], front, filled, np.arange(n + 1) * buckets)
+
+
+def join_by_sweep(case: WindowJoinCase) -> WindowJoinResult:
+    """Run MW-join on the old rows in order of time, with the new rows merged in."""
+    times, codes, offsets, old, window_us, reach_us = case.arguments
+    starts = offsets[:-1].copy()
+    numbers = np.concatenate([np.arange(size) for size in np.diff(offsets)] or [starts]).astype(np.int64)
+    sweep = SweepRows(times.copy(), codes.copy(), numbers, starts, starts + old)
+    news = [slice(int(start + held), int(stop)) for start, held, stop in zip(starts, old, offsets[1:], strict=True)]
+    for stream, new in enumerate(news):
+        merge_new_rows(sweep, stream, times[new].copy(), codes[new].copy(), int(old[stream]))
+    arrived = np.concatenate([times[new] for new in news] or [starts])
+    first_us, last_us = (int(arrived.min()), int(arrived.max())) if arrived.size else (FOREVER_US, -FOREVER_US - 1)
+    return mw_join(sweep, old, first_us, last_us, np.minimum(window_us, reach_us))
+
+
 ALGORITHMS: dict[str, Algorithm] = {
-    "nlw_join": lambda case: nlw_join(*case.arguments),
-    "hw_join": lambda case: hw_join(*case.arguments, case.bucket_counts),
-    "mw_join": lambda case: mw_join(*case.arguments),
-    "ripple_join": lambda case: ripple_join(*case.arguments, case.clean_up_every),
-    "xjoin": lambda case: xjoin(*case.arguments, case.bucket_counts, case.clean_up_every),
+    "nlw_join": lambda case: join_nested(case, nlw_join, hashed=False),
+    "hw_join": lambda case: join_nested(case, hw_join, hashed=True),
+    "mw_join": join_by_sweep,
+    "ripple_join": lambda case: join_nested(case, ripple_join, case.clean_up_every, hashed=False),
+    "xjoin": lambda case: join_nested(case, ripple_join, case.clean_up_every, hashed=True),
 }
 
 

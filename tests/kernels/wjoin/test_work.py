@@ -13,7 +13,6 @@ from tests.kernels.wjoin.cases import (
     single_window_case,
     sorted_matches,
 )
-from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoinCounters
 
 SECOND_US = 1_000_000
@@ -129,10 +128,3 @@ def test_ripple_keeps_expired_rows_until_the_next_clean_up() -> None:
     assert ALGORITHMS["ripple_join"](seldom).counters.expirations.sum() == 0
     assert ALGORITHMS["ripple_join"](often).counters.expirations.sum() > 150
     assert comparisons("ripple_join", often) < comparisons("ripple_join", seldom) / 4
-
-
-def test_the_arrays_may_be_read_only() -> None:
-    times, codes, offsets, old, window_us, reach_us = single_window_case([[(1, 1)], [(2, 1)]], window_us=5).arguments
-    for array in (times, codes, offsets, old, reach_us):
-        array.flags.writeable = False
-    assert mw_join(times, codes, offsets, old, window_us, reach_us).rows.tolist() == [[0], [0]]

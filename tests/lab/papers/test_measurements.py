@@ -17,50 +17,47 @@ from watersmeet_lab.papers.hammad import arrival_streams, service_time
 from watersmeet_lab.papers.hammad.pair_windows import (
     GCA,
     LCA,
-    along_path,
-    path_pair_windows,
-    refined_kernel,
-    within_pairs,
+    join_along_path,
+    join_within_pairs,
 )
 from watersmeet_lab.papers.kang import structure_costs
 from watersmeet_lab.papers.tran.figures_8_and_9 import early_aggregation_gain
 from watersmeet_lab.workloads.golab_streams import StreamSpec
 
 
-def results(arrivals: arrival_streams.ArrivalSequence, algorithm: service_time.TimedKernel, block: int) -> int:
-    found = 0
+def results(arrivals: arrival_streams.ArrivalSequence, join: service_time.StreamingJoin, block: int) -> int:
+    run = service_time.StreamRun(join)
     for start in range(0, len(arrivals), block):
-        rows = service_time._block_rows(arrivals, algorithm, start, min(block, len(arrivals) - start))
-        found += algorithm.join(rows).rows.shape[1]
-    return found
+        run.advance(arrivals, start, min(start + block, len(arrivals)))
+    return run.results
 
 
 @pytest.mark.parametrize(
     "name", [service_time.NLW, service_time.MW, service_time.HW, service_time.RIPPLE, service_time.XJOIN]
 )
-def test_blocks_find_the_results_of_one_call(name: str) -> None:
+def test_batches_find_the_results_of_one_batch(name: str) -> None:
     arrivals = arrival_streams.poisson_arrivals([300.0, 200.0, 100.0], rows=1500, values=10)
-    whole = service_time.list_kernels([service_time.NLW], 50_000, [50_000] * 3)[service_time.NLW]
-    algorithm = service_time.list_kernels([name], 50_000, [50_000] * 3)[name]
-    assert results(arrivals, algorithm, block=100) == results(arrivals, whole, block=1500) > 0
+    joins = service_time.list_joins([service_time.NLW, name], 50_000, 3)
+    assert results(arrivals, joins[name], block=100) == results(arrivals, joins[service_time.NLW], block=1500) > 0
 
 
 def test_global_and_local_windows_keep_the_same_results() -> None:
     arrivals = arrival_streams.poisson_arrivals([300.0] * 3, rows=900, values=8)
     pairs = np.array([[0, 60, 20], [60, 0, 20], [20, 20, 0]], np.int64) * 1000
     found = {
-        name: results(arrivals, refined_kernel(name, pairs, within_pairs(pairs)), block=100)
-        for name in (GCA, LCA, service_time.NLW)
+        name: results(arrivals, join_within_pairs(name, pairs), block=100) for name in (GCA, LCA, service_time.NLW)
     }
     assert len(set(found.values())) == 1
     assert found[GCA] > 0
 
 
-def test_a_path_is_found_forwards_and_backwards() -> None:
-    steps = np.array([10, 5], np.int64)
-    times = [np.array([0, 20, 0, 0]), np.array([10, 12, 10, 11]), np.array([15, 8, 16, 15])]
-    assert along_path(steps)(times).tolist() == [True, True, False, False]
-    assert path_pair_windows(steps).max() == 15
+def test_a_path_is_found_forwards_and_backwards_with_few_comparisons() -> None:
+    arrivals = arrival_streams.poisson_arrivals([300.0] * 4, rows=2000, values=10)
+    steps = np.array([20_000, 10_000, 20_000], np.int64)
+    lca, nlw = (join_along_path(name, steps) for name in (LCA, service_time.NLW))
+    assert results(arrivals, lca, block=100) == results(arrivals, nlw, block=100) > 0
+    times = service_time.measure_service_times(Effort(repeats=1), arrivals, {"lca": lca, "nlw": nlw}, first=1000)
+    assert times["nlw"].mean_comparisons < 0.5 * times["lca"].mean_comparisons
 
 
 def test_a_stream_that_toggles_brings_as_many_rows_fast_as_slow() -> None:

@@ -109,6 +109,12 @@ def test_indexes_follow_their_windows_over_many_batches(query: str, indexes: str
     plans = [Plan("window-join", indexes=tuple(zip(aliases, chosen, strict=False)))]
     if indexes == "lists":
         plans += [Plan("lazy-nlj", evaluate_us=2 * SECOND_US, expire_us=3 * SECOND_US), Plan("eager-nlj")]
+        plans += [Plan("nlw-join"), Plan("lca"), Plan("gca"), Plan("ripple-join", cleanup_rows=70)] * (query != "rows")
+    if indexes == "hash" and query in ("keys", "text", "one window"):
+        tables_of = plans[0].indexes
+        plans += [Plan("hw-join", indexes=tables_of), Plan("xjoin", indexes=tables_of, cleanup_rows=50)]
+    if query == "one window" and indexes == "lists":
+        plans.append(Plan("mw-join"))
     disorder_us = disorder_s * SECOND_US
     tables = _tables(Random(disorder_s), rows=400, disorder_us=disorder_us)
     rounds = _rounds(tables, 5)

@@ -11,7 +11,7 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
 from watersmeet_lab.papers.hammad.arrival_streams import SECOND_US, ArrivalSequence, poisson_arrivals
-from watersmeet_lab.papers.hammad.service_time import HW, MW, NLW, ServiceTimes, list_kernels, measure_service_times
+from watersmeet_lab.papers.hammad.service_time import HW, MW, NLW, ServiceTimes, list_joins, measure_service_times
 
 NAMES = (NLW, MW, HW)
 STREAMS = (2, 3, 4, 5, 6)
@@ -69,10 +69,8 @@ def _rows(effort: Effort, rates: list[float]) -> int:
 
 def _measure_streams(effort: Effort, arrivals: ArrivalSequence) -> dict[str, ServiceTimes]:
     blocks = 1 if effort.quick else _BLOCKS
-    reach = [SECOND_US] * arrivals.stream_count
-    return measure_service_times(
-        effort, arrivals, list_kernels(NAMES, SECOND_US, reach), first=len(arrivals) - 1000 * blocks
-    )
+    joins = list_joins(NAMES, SECOND_US, arrivals.stream_count)
+    return measure_service_times(effort, arrivals, joins, first=len(arrivals) - 1000 * blocks)
 
 
 def _plot(name: str, title: str, measured: Measured) -> Plot:

@@ -1,12 +1,13 @@
-"""State of a window join: the reach of rows, the new rows in arrival order, and the streams' buffers.
+"""State of a window join: the windows of pairs, the new rows in arrival order, and the streams' buffers.
 
 The law of arrivals: new rows arrive by (time, stream, row number), after all old rows. Each joins the rows that arrived
 before it. So a combination is emitted when its last row arrives, and only then. Equal times, or old rows later than new
 ones, cannot repeat it.
 
-The buffers are hash tables whose buckets hold rows in arrival order. A list is a table of one bucket. All rows of a
-call are known when it starts, so every bucket is a range of one array from the beginning. Inserting moves the end of
-the range, expiring moves its front, and a scan walks memory forwards.
+The buffers are hash tables whose buckets hold rows in arrival order. A list is a table of one bucket. A bucket is a
+range of one array, with room for the new rows behind it. Inserting moves the end of the range, expiring moves its
+front, and a scan walks memory forwards. The caller keeps the buffers between calls (`kernels.buckets`). What expires in
+a call returns before the next one if rows still to come can match it, so the caller passes a copy of the fronts.
 
 Sums of times and windows saturate at the ends of int64 instead of wrapping.
 """
@@ -16,33 +17,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import subroutine
-from watersmeet.kernels.hashing import mix_bits
 
 FIRST_US = np.int64(-(2**63))
 LAST_US = np.int64(2**63 - 1)
 
 
 @subroutine
-def cap_reach(
-    offsets: NDArray[np.int64], old: NDArray[np.int64], window_us: int, reach_us: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return how far the rows of each stream reach: its own window, at most the window of all pairs.
-
-    It refuses arguments that no caller may pass.
-    """
-    if old.size < 2 or reach_us.size != old.size or offsets.size != old.size + 1:
-        raise ValueError(
-            "a window join takes two or more streams, with one reach, one count of old rows and one offset each"
-        )
-    reach = np.empty(old.size, np.int64)
-    for stream in range(old.size):
-        reach[stream] = min(window_us, reach_us[stream])
-        if reach[stream] < 0:
-            raise ValueError("a window cannot be shorter than zero")
-    return reach
+def check_windows(streams: int, later_by_us: NDArray[np.int64]) -> None:
+    """Refuse arguments that no caller may pass."""
+    if streams < 2 or later_by_us.shape[0] != streams or later_by_us.shape[1] != streams:
+        raise ValueError("a window join takes two or more streams, and a window for every two of them")
+    for stream in range(streams):
+        for other in range(streams):
+            if later_by_us[stream, other] < 0:
+                raise ValueError("a window cannot be shorter than zero")
 
 
 @subroutine
@@ -77,14 +69,9 @@ class PendingArrivals(NamedTuple):
 
 
 @subroutine
-def start_arrivals(times: NDArray[np.int64], offsets: NDArray[np.int64], old: NDArray[np.int64]) -> PendingArrivals:
-    n = old.size
-    arrivals = PendingArrivals(
-        np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_)
-    )
-    for stream in range(n):
-        arrivals.next_row[stream] = offsets[stream] + old[stream]
-        arrivals.stop[stream] = offsets[stream + 1]
+def start_arrivals(times: NDArray[np.int64], first_new: NDArray[np.int64], stop: NDArray[np.int64]) -> PendingArrivals:
+    n = first_new.size
+    arrivals = PendingArrivals(first_new.copy(), stop.copy(), np.zeros(n, np.int64), np.empty(n, np.bool_))
     first = find_next_stream(times, arrivals)
     for stream in range(n):
         finish_arrival(arrivals, stream)
@@ -123,15 +110,15 @@ def finish_arrival(arrivals: PendingArrivals, stream: int) -> None:
 
 
 @subroutine
-def expiry_bound_us(arrivals: PendingArrivals, reach: NDArray[np.int64], stream: int) -> int:
+def expiry_bound_us(arrivals: PendingArrivals, later_by_us: NDArray[np.int64], stream: int) -> int:
     """Return the time before which rows of the stream can expire: the paper's IsOut as a bound.
 
-    Rows before it are farther than the stream's reach from the last row of every other stream.
+    The last row of every other stream is too late for rows before it.
     """
     bound_us = LAST_US
-    for other in range(reach.size):
+    for other in range(arrivals.to_come.size):
         if other != stream and arrivals.to_come[other]:
-            bound_us = min(bound_us, earliest_within(arrivals.last_us[other], reach[stream]))
+            bound_us = min(bound_us, earliest_within(arrivals.last_us[other], later_by_us[stream, other]))
     return bound_us  # type: ignore[return-value] # numba's int
 
 
@@ -143,77 +130,29 @@ class Buffers(NamedTuple):
 
     times: NDArray[np.int64]
     codes: NDArray[np.int64]
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int64]
     front: NDArray[np.int64]
     filled: NDArray[np.int64]
     first_bucket: NDArray[np.int64]
 
 
-@subroutine
-def build_buffers(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    buckets: NDArray[np.int64],
-) -> Buffers:
-    """Build buffers that hold the old rows and have places for the new ones.
-
-    It is a counting sort, which is stable, so buckets keep the order of arrival.
-    """
-    first_bucket = _first_buckets(old, buckets)
-    bucket_of = np.empty(times.size, np.int64)
-    size, held = np.zeros(first_bucket[-1], np.int64), np.zeros(first_bucket[-1], np.int64)
-    for stream in range(old.size):
-        for row in range(offsets[stream], offsets[stream + 1]):
-            bucket = first_bucket[stream] + bucket_number(mix_bits(codes[row]), buckets[stream])
-            bucket_of[row] = bucket
-            size[bucket] += 1
-            if row - offsets[stream] < old[stream]:
-                held[bucket] += 1
-    front, filled = np.zeros(size.size, np.int64), held
-    for bucket in range(1, size.size):
-        front[bucket] = front[bucket - 1] + size[bucket - 1]
-        filled[bucket] += front[bucket]
-    place = front.copy()
-    sorted_times, sorted_codes, rows = (
-        np.empty(times.size, np.int64),
-        np.empty(times.size, np.int64),
-        np.empty(times.size, np.int32),
-    )
-    for stream in range(old.size):
-        for row in range(offsets[stream], offsets[stream + 1]):
-            at = place[bucket_of[row]]
-            place[bucket_of[row]] += 1
-            sorted_times[at], sorted_codes[at], rows[at] = times[row], codes[row], np.int32(row - offsets[stream])
-    return Buffers(sorted_times, sorted_codes, rows, front, filled, first_bucket)
+BUFFERS = types.BaseTuple.from_types([types.Array(types.int64, 1, "C")] * 6, Buffers)  # type: ignore[no-untyped-call]
 
 
 @subroutine
-def _first_buckets(old: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArray[np.int64]:
-    if buckets.size != old.size:
-        raise ValueError("every stream needs its number of buckets")
-    first = np.zeros(old.size + 1, np.int64)
-    for stream in range(old.size):
-        if buckets[stream] < 1:
-            raise ValueError("a hash table needs a bucket")
-        first[stream + 1] = first[stream] + buckets[stream]
-    return first
-
-
-@subroutine
-def bucket_number(bits: np.uint64, buckets: int) -> int:
-    """Return the bucket of a mixed code: its leading bits, scaled."""
-    return np.int64((bits >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32))  # type: ignore[return-value] # numba's int
+def place_arrival(buffers: Buffers, bucket: int, time_us: int, code: int, number: int) -> int:
+    """Write an arriving row behind the rows of its bucket, and return its place. It is not part of the bucket yet."""
+    place: int = buffers.filled[bucket]
+    buffers.times[place], buffers.codes[place], buffers.rows[place] = time_us, code, number
+    return place
 
 
 @subroutine
 def find_buckets(buffers: Buffers, code: int, probed: NDArray[np.int64]) -> None:
     """Write, per stream, the number of the bucket that holds the code."""
-    bits = mix_bits(code)
     for stream in range(probed.size):
         first = buffers.first_bucket[stream]
-        probed[stream] = first + bucket_number(bits, buffers.first_bucket[stream + 1] - first)
+        probed[stream] = first + code % (buffers.first_bucket[stream + 1] - first)
 
 
 @subroutine

@@ -1,7 +1,7 @@
 """Recorded scans, done one depth at a time: partial matches of some streams become matches of one stream more.
 
 `partials[s, m]` is the row of stream s in match m. `partials[n, m]`, with n streams, is the index in `scans` of the
-recorded row from which match m grew. `circle_reach` and `chosen_us` describe the rows chosen so far (`nested_scan`).
+recorded row from which match m grew. `circle` and `chosen_us` describe the rows chosen so far (`nested_scan`).
 `old[s]` counts the rows of stream s from earlier batches. Both kernels return how many matches they wrote and the next
 partial match. They stop before a partial match whose scan might not fit into `out`.
 
@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT64_2D, kernel, subroutine
+from watersmeet.kernels.compile import IN_INT64, IN_INT64_2D, INT, OUT_INT64_2D, kernel, subroutine
 from watersmeet.kernels.nested_loops import compare_codes
 from watersmeet.kernels.wjoin.buffers import FIRST_US, earliest_within
 from watersmeet.kernels.wjoin.nested_scan import collect_matches, set_period
@@ -41,9 +41,8 @@ class ThetaComparisons(NamedTuple):
 _ROWS = types.Array(types.int32, 2, "C")
 THETAS = types.BaseTuple.from_types([types.Array(types.int64, 1, "C")] * 6, ThetaComparisons)  # type: ignore[no-untyped-call]
 _ARGUMENTS = (
-    *[IN_INT64] * 2,
-    IN_INT32,
-    *[IN_INT64] * 5,
+    *[IN_INT64] * 8,
+    IN_INT64_2D,
     SCANS,
     THETAS,
     INT,
@@ -59,12 +58,13 @@ _ARGUMENTS = (
 def extend_nested(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
-    numbers: NDArray[np.int32],
+    numbers: NDArray[np.int64],
     row_times: NDArray[np.int64],
     row_codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
     old: NDArray[np.int64],
     reach: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
     scans: RecordedScans,
     thetas: ThetaComparisons,
     depth: int,
@@ -81,7 +81,7 @@ def extend_nested(
     Windows are checked from depth `checked_from` on.
     """
     n, used = reach.size, np.int64(0)
-    circle_reach, chosen_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    circle, chosen_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
     from_us, until_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for match in range(first, partials.shape[1]):
         at = partials[n, match]
@@ -91,12 +91,10 @@ def extend_nested(
             return used, match
         for position in range(depth + 1):
             stream = origin if position == 0 else scans.loops[at, position - 1]
-            circle_reach[position], chosen_us[position] = (
-                reach[stream],
-                row_times[offsets[stream] + partials[stream, match]],
-            )
-        circle_reach[depth + 1] = reach[target]
-        set_period(circle_reach, chosen_us, checked_from, depth, from_us, until_us)
+            circle[position] = stream
+            chosen_us[position] = row_times[offsets[stream] + partials[stream, match]]
+        circle[depth + 1] = target
+        set_period(later_by_us, circle, chosen_us, checked_from, depth, from_us, until_us)
         code = row_codes[offsets[origin] + partials[origin, match]]
         matched, inside = collect_matches(
             times,
@@ -123,12 +121,13 @@ def extend_nested(
 def extend_sweep(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
-    numbers: NDArray[np.int32],
+    numbers: NDArray[np.int64],
     row_times: NDArray[np.int64],
     row_codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
     old: NDArray[np.int64],
     reach: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
     scans: RecordedScans,
     thetas: ThetaComparisons,
     depth: int,

@@ -16,17 +16,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
+from watersmeet.kernels.compile import IN_INT64, IN_INT64_2D, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import (
+    BUFFERS,
     NONE,
     Buffers,
-    build_buffers,
-    cap_reach,
+    check_windows,
     expire_bucket,
     expiry_bound_us,
     find_buckets,
     find_next_stream,
     finish_arrival,
+    place_arrival,
     start_arrivals,
     take_arrival,
 )
@@ -44,34 +45,41 @@ from watersmeet.kernels.wjoin.outputs import (
 )
 
 
-@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2)
+@kernel(*[IN_INT64] * 5, *[IN_INT64_2D] * 2, BUFFERS)
 def hw_join(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
-    buckets: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
 ) -> WindowJoinResult:
-    """Return the combinations of `window_join_definition`, by hash tables of `buckets[s]` buckets for stream s."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, buckets, empty_scans(old.size))
+    """Return the combinations of `window_join_definition`, found by a hash table per stream.
+
+    The arguments are those of NLW-join.
+    """
+    rows, count, counters = _run(
+        times, codes, offsets, first_new, stop, later_by_us, loops, buffers, empty_scans(first_new.size)
+    )
     return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
-@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, SCANS)
+@kernel(*[IN_INT64] * 5, *[IN_INT64_2D] * 2, BUFFERS, SCANS)
 def hw_scans(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
-    buckets: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     scans: RecordedScans,
 ) -> ScannedRows:
     """Record the scans of `hw_join` without doing them."""
-    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, buckets, scans)
+    _, _, counters = _run(times, codes, offsets, first_new, stop, later_by_us, loops, buffers, scans)
     return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
@@ -80,17 +88,17 @@ def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
-    buckets: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     scans: RecordedScans,
-) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, Buffers]:
-    n = old.size
-    reach = cap_reach(offsets, old, window_us, reach_us)
-    buffers = build_buffers(times, codes, offsets, old, buckets)
-    arrivals = start_arrivals(times, offsets, old)
-    scan = new_nested_scan(reach, np.int64(0))
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters]:
+    n = first_new.size
+    check_windows(n, later_by_us)
+    arrivals = start_arrivals(times, first_new, stop)
+    scan = new_nested_scan(later_by_us, loops, np.int64(0))
     counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     hand = buffers.first_bucket[:-1].copy()
     turn, probed_at = np.zeros(n, np.int64), np.zeros(buffers.front.size, np.int64)
@@ -100,20 +108,22 @@ def _run(
         find_buckets(buffers, codes[row], scan.buckets)
         for stream in range(n):
             if stream != origin:
-                out_us = expiry_bound_us(arrivals, reach, stream)
+                out_us = expiry_bound_us(arrivals, later_by_us, stream)
                 bucket = scan.buckets[stream]
                 turn[stream] += 1
                 probed_at[bucket] = turn[stream]
                 counters.expirations[stream] += expire_bucket(buffers, bucket, out_us)
-                if probed_at[hand[stream]] <= turn[stream] - buckets[stream]:
+                size = buffers.first_bucket[stream + 1] - buffers.first_bucket[stream]
+                if probed_at[hand[stream]] <= turn[stream] - size:
                     counters.expirations[stream] += expire_bucket(buffers, hand[stream], out_us)
                 hand[stream] += 1
                 if hand[stream] == buffers.first_bucket[stream + 1]:
                     hand[stream] = buffers.first_bucket[stream]
         bucket = scan.buckets[origin]
-        rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count, scans)
+        place = place_arrival(buffers, bucket, times[row], codes[row], row - offsets[origin])
+        rows, count = join_arrival(buffers, scan, origin, place, counters, rows, count, scans)
         buffers.filled[bucket] += 1
         counters.inserts[origin] += 1
         finish_arrival(arrivals, origin)
         origin = find_next_stream(times, arrivals)
-    return rows, count, counters, buffers
+    return rows, count, counters

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
-from watersmeet.kernels.wjoin.buffers import LAST_US, cap_reach, latest_within
+from watersmeet.kernels.wjoin.buffers import LAST_US, latest_within
 from watersmeet.kernels.wjoin.outputs import (
     SCANS,
     RecordedScans,
@@ -65,7 +65,9 @@ from watersmeet.kernels.wjoin.outputs import (
     new_counters,
 )
 from watersmeet.kernels.wjoin.plane_sweep import (
+    SWEEP_ROWS,
     PlaneSweep,
+    SweepRows,
     has_partners,
     join_admitted_row,
     new_period_scan,
@@ -75,49 +77,51 @@ from watersmeet.kernels.wjoin.plane_sweep import (
 _NONE = -1
 
 
-@kernel(*[IN_INT64] * 4, INT, IN_INT64)
+@kernel(SWEEP_ROWS, IN_INT64, INT, INT, IN_INT64)
 def mw_join(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    sweep_rows: SweepRows,
+    first_new: NDArray[np.int64],
+    first_us: int,
+    last_us: int,
+    reach: NDArray[np.int64],
 ) -> WindowJoinResult:
-    """Return the combinations of `window_join_definition`, found by a sweep over time."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, empty_scans(old.size))
+    """Return the combinations of `window_join_definition`, found by a sweep over time.
+
+    Rows of stream s with a number from `first_new[s]` on are new. All of these are between two times. Rows of two
+    streams may be as far apart as the shorter of their reaches.
+    """
+    rows, count, counters, _ = _run(sweep_rows, first_new, first_us, last_us, reach, empty_scans(reach.size))
     return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
-@kernel(*[IN_INT64] * 4, INT, IN_INT64, SCANS)
+@kernel(SWEEP_ROWS, IN_INT64, INT, INT, IN_INT64, SCANS)
 def mw_scans(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    sweep_rows: SweepRows,
+    first_new: NDArray[np.int64],
+    first_us: int,
+    last_us: int,
+    reach: NDArray[np.int64],
     scans: RecordedScans,
 ) -> ScannedRows:
     """Record the scans of `mw_join` without doing them."""
-    _, _, counters, sweep = _run(times, codes, offsets, old, window_us, reach_us, scans)
+    _, _, counters, sweep = _run(sweep_rows, first_new, first_us, last_us, reach, scans)
     return ScannedRows(sweep.times, sweep.codes, sweep.rows, counters)
 
 
 @subroutine
 def _run(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    sweep_rows: SweepRows,
+    first_new: NDArray[np.int64],
+    first_us: int,
+    last_us: int,
+    reach: NDArray[np.int64],
     scans: RecordedScans,
 ) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, PlaneSweep]:
-    n = old.size
-    reach = cap_reach(offsets, old, window_us, reach_us)
-    sweep = start_sweep(times, codes, offsets, old, reach)
-    scan = new_period_scan(reach, old)
+    n = reach.size
+    if n < 2 or first_new.size != n or reach.min() < 0:
+        raise ValueError("a window join takes two or more streams, with a window of zero or more each")
+    sweep = start_sweep(sweep_rows, reach, first_us, last_us)
+    scan = new_period_scan(reach, first_new)
     counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     while _find_starting_tuple(sweep, reach, counters):
         ends_at, until_us = _period_end(sweep, reach)
@@ -126,7 +130,7 @@ def _run(
             place = sweep.tail[stream]
             if has_partners(sweep, scan, stream, place):
                 rows, count = join_admitted_row(sweep, scan, stream, place, counters, rows, count, scans)
-            _admit(sweep, stream, place, old, counters)
+            _admit(sweep, stream, place, first_new, counters)
             stream = _next_in_period(sweep, until_us)
         if until_us == LAST_US:
             break  # a window without end: all rows have been admitted

@@ -22,16 +22,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
+from watersmeet.kernels.compile import IN_INT64, IN_INT64_2D, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import (
+    BUFFERS,
     NONE,
     Buffers,
-    build_buffers,
-    cap_reach,
+    check_windows,
     expire_bucket,
     expiry_bound_us,
     find_next_stream,
     finish_arrival,
+    place_arrival,
     start_arrivals,
     take_arrival,
 )
@@ -49,32 +50,42 @@ from watersmeet.kernels.wjoin.outputs import (
 )
 
 
-@kernel(*[IN_INT64] * 4, INT, IN_INT64)
+@kernel(*[IN_INT64] * 5, *[IN_INT64_2D] * 2, BUFFERS)
 def nlw_join(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
 ) -> WindowJoinResult:
-    """Return the combinations of `window_join_definition`, found by nested loops."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, empty_scans(old.size))
+    """Return the combinations of `window_join_definition`, found by nested loops.
+
+    The new rows of stream s are `first_new[s] … stop[s] - 1`. They become part of its buffer. `loops[s]` is the order
+    of the streams for a new row of s.
+    """
+    rows, count, counters = _run(
+        times, codes, offsets, first_new, stop, later_by_us, loops, buffers, empty_scans(first_new.size)
+    )
     return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
-@kernel(*[IN_INT64] * 4, INT, IN_INT64, SCANS)
+@kernel(*[IN_INT64] * 5, *[IN_INT64_2D] * 2, BUFFERS, SCANS)
 def nlw_scans(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     scans: RecordedScans,
 ) -> ScannedRows:
     """Record the scans of `nlw_join` without doing them."""
-    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, scans)
+    _, _, counters = _run(times, codes, offsets, first_new, stop, later_by_us, loops, buffers, scans)
     return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
@@ -83,26 +94,29 @@ def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     scans: RecordedScans,
-) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, Buffers]:
-    n = old.size
-    reach = cap_reach(offsets, old, window_us, reach_us)
-    buffers = build_buffers(times, codes, offsets, old, np.ones(n, np.int64))
-    arrivals = start_arrivals(times, offsets, old)
-    scan = new_nested_scan(reach, np.int64(0))
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters]:
+    n = first_new.size
+    check_windows(n, later_by_us)
+    arrivals = start_arrivals(times, first_new, stop)
+    scan = new_nested_scan(later_by_us, loops, np.int64(0))
     counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     origin = find_next_stream(times, arrivals)
     while origin != NONE:
-        take_arrival(times, arrivals, origin)
+        row = take_arrival(times, arrivals, origin)
         for stream in range(n):
             if stream != origin:
-                counters.expirations[stream] += expire_bucket(buffers, stream, expiry_bound_us(arrivals, reach, stream))
-        rows, count = join_arrival(buffers, scan, origin, buffers.filled[origin], counters, rows, count, scans)
+                bound_us = expiry_bound_us(arrivals, later_by_us, stream)
+                counters.expirations[stream] += expire_bucket(buffers, stream, bound_us)
+        place = place_arrival(buffers, origin, times[row], codes[row], row - offsets[origin])
+        rows, count = join_arrival(buffers, scan, origin, place, counters, rows, count, scans)
         buffers.filled[origin] += 1
         counters.inserts[origin] += 1
         finish_arrival(arrivals, origin)
         origin = find_next_stream(times, arrivals)
-    return rows, count, counters, buffers
+    return rows, count, counters

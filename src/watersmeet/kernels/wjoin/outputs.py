@@ -165,7 +165,7 @@ class ScannedRows(NamedTuple):
 
     times: NDArray[np.int64]
     codes: NDArray[np.int64]
-    numbers: NDArray[np.int32]
+    numbers: NDArray[np.int64]
     counters: WindowJoinCounters
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import subroutine
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, earliest_within, latest_within
 from watersmeet.kernels.wjoin.outputs import RecordedScans, WindowJoinCounters, fill_other_columns, reserve_columns
 
@@ -26,61 +27,67 @@ class PlaneSweep(NamedTuple):
 
     times: NDArray[np.int64]
     codes: NDArray[np.int64]
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int64]
     head: NDArray[np.int64]
     tail: NDArray[np.int64]
     stop: NDArray[np.int64]
     fresh: NDArray[np.int64]
 
 
+class SweepRows(NamedTuple):
+    """Rows of all streams in order of time, old rows first among equals. The caller keeps them between calls.
+
+    Those of stream s are at the places `start[s] … stop[s] - 1`.
+    """
+
+    times: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+
+
+SWEEP_ROWS = types.BaseTuple.from_types([types.Array(types.int64, 1, "C")] * 5, SweepRows)  # type: ignore[no-untyped-call]
+
+
+@kernel(SWEEP_ROWS, INT, IN_INT64, IN_INT64, INT)
+def merge_new_rows(
+    sweep: SweepRows, stream: int, times: NDArray[np.int64], codes: NDArray[np.int64], first_row: int
+) -> None:
+    """Merge new rows, which are in order of time, into the rows of their stream. The first one has this number."""
+    kept = sweep.stop[stream] - 1
+    for new in range(times.size - 1, -1, -1):
+        while kept >= sweep.start[stream] and sweep.times[kept] > times[new]:
+            moved = kept + new + 1
+            sweep.times[moved], sweep.codes[moved], sweep.rows[moved] = (
+                sweep.times[kept],
+                sweep.codes[kept],
+                sweep.rows[kept],
+            )
+            kept -= 1
+        at = kept + new + 1
+        sweep.times[at], sweep.codes[at], sweep.rows[at] = times[new], codes[new], first_row + new
+    sweep.stop[stream] += times.size
+
+
 @subroutine
-def start_sweep(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    reach: NDArray[np.int64],
-) -> PlaneSweep:
-    """Return the sweep at the first new row.
+def start_sweep(sweep: SweepRows, reach: NDArray[np.int64], first_us: int, last_us: int) -> PlaneSweep:
+    """Return the sweep at the first new row; new rows are between two times.
 
     Rows that no new row reaches are left out, and rows before all new rows are in the buffers already. A combination of
     rows that all come before the first new row has nothing new in it, so there is nothing to join up to there.
     """
-    rows = np.empty(times.size, np.int32)
-    first_us, last_us = LAST_US, FIRST_US
-    for stream in range(old.size):
-        start, middle, stop = offsets[stream], offsets[stream] + old[stream], offsets[stream + 1]
-        _merge_by_time(times, start, middle, stop, rows)
-        if middle < stop:
-            first_us, last_us = min(first_us, times[middle]), max(last_us, times[stop - 1])
-    sorted_times, sorted_codes = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
-    for stream in range(old.size):
-        start = offsets[stream]
-        for at in range(start, offsets[stream + 1]):
-            sorted_times[at], sorted_codes[at] = times[start + rows[at]], codes[start + rows[at]]
-    head, tail, stop = np.empty(old.size, np.int64), np.empty(old.size, np.int64), np.empty(old.size, np.int64)
-    for stream in range(old.size):
-        start, end = offsets[stream], offsets[stream + 1]
-        head[stream] = find_first_at_least(sorted_times, start, end, earliest_within(first_us, reach[stream]))
-        tail[stream] = find_first_at_least(sorted_times, head[stream], end, first_us)
+    n = reach.size
+    head, tail, stop = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    for stream in range(n):
+        start, end = sweep.start[stream], sweep.stop[stream]
+        head[stream] = find_first_at_least(sweep.times, start, end, earliest_within(first_us, reach[stream]))
+        tail[stream] = find_first_at_least(sweep.times, head[stream], end, first_us)
         reached_us = latest_within(last_us, reach[stream])
         stop[stream] = (
-            end if reached_us == LAST_US else find_first_at_least(sorted_times, tail[stream], end, reached_us + 1)
+            end if reached_us == LAST_US else find_first_at_least(sweep.times, tail[stream], end, reached_us + 1)
         )
-    return PlaneSweep(sorted_times, sorted_codes, rows, head, tail, stop, np.full(old.size, -1))
-
-
-@subroutine
-def _merge_by_time(times: NDArray[np.int64], start: int, middle: int, stop: int, rows: NDArray[np.int32]) -> None:
-    """Write the row numbers of one stream in order of time, old rows first among equals."""
-    left, right = start, middle
-    for at in range(start, stop):
-        if left < middle and (right == stop or times[left] <= times[right]):
-            rows[at] = np.int32(left - start)
-            left += 1
-        else:
-            rows[at] = np.int32(right - start)
-            right += 1
+    return PlaneSweep(sweep.times, sweep.codes, sweep.rows, head, tail, stop, np.full(n, -1))
 
 
 @subroutine
@@ -158,7 +165,7 @@ def join_admitted_row(
         _record_scans(sweep, scan, origin, numbers[place], fresh_by, scans)
         return rows, count
     code, depth = codes[place], np.int64(0)
-    scan.chosen[origin] = numbers[place]
+    scan.chosen[origin] = np.int32(numbers[place])
     scan.has_fresh[0], scan.floor_us[0], scan.at[0] = is_new, FIRST_US, _START
     while depth >= 0:
         stream = scan.stream[depth]
@@ -175,7 +182,7 @@ def join_admitted_row(
             depth -= 1
             if found < stop:
                 depth += 2
-                scan.chosen[stream] = numbers[found]
+                scan.chosen[stream] = np.int32(numbers[found])
                 scan.has_fresh[depth] = scan.has_fresh[depth - 1] or numbers[found] >= scan.old[stream]
                 scan.floor_us[depth] = max(scan.floor_us[depth - 1], earliest_within(times[found], scan.reach[stream]))
                 scan.at[depth] = _START
@@ -259,7 +266,7 @@ def _nests_outside(
 
 @subroutine
 def _next_match(
-    codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int, stop: int, code: int, least_row: int
+    codes: NDArray[np.int64], numbers: NDArray[np.int64], start: int, stop: int, code: int, least_row: int
 ) -> int:
     """Return the next place that joins, or `stop`."""
     for at in range(np.uint64(start), np.uint64(stop)):  # unsigned: no check for indexes that count from the end
@@ -271,7 +278,7 @@ def _next_match(
 @subroutine
 def collect_new_matches(
     codes: NDArray[np.int64],
-    numbers: NDArray[np.int32],
+    numbers: NDArray[np.int64],
     start: int,
     stop: int,
     code: int,
@@ -285,6 +292,6 @@ def collect_new_matches(
     """
     for at in range(np.uint64(start), np.uint64(stop)):
         if codes[at] == code and numbers[at] >= least_row:
-            column[np.uint64(count)] = numbers[at]
+            column[np.uint64(count)] = np.int32(numbers[at])
             count += 1
     return count

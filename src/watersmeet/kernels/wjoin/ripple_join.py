@@ -19,17 +19,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
+from watersmeet.kernels.compile import IN_INT64, IN_INT64_2D, INT, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import (
+    BUFFERS,
     NONE,
     Buffers,
-    build_buffers,
-    cap_reach,
+    check_windows,
     expire_stream,
     expiry_bound_us,
     find_buckets,
     find_next_stream,
     finish_arrival,
+    place_arrival,
     start_arrivals,
     take_arrival,
 )
@@ -47,87 +48,45 @@ from watersmeet.kernels.wjoin.outputs import (
     new_counters,
 )
 
-#: New rows between two clean-ups, as in the paper's experiments.
-CLEAN_UP_EVERY = 10_000
 
-
-@kernel(*[IN_INT64] * 4, INT, IN_INT64, INT)
+@kernel(*[IN_INT64] * 5, *[IN_INT64_2D] * 2, BUFFERS, INT)
 def ripple_join(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     clean_up_every: int,
 ) -> WindowJoinResult:
-    """Return the combinations of `window_join_definition`, by nested loops over the rows since the last clean-up."""
-    rows, count, counters, _ = _run(
-        times,
-        codes,
-        offsets,
-        old,
-        window_us,
-        reach_us,
-        np.ones(old.size, np.int64),
-        clean_up_every,
-        empty_scans(old.size),
+    """Return the combinations of `window_join_definition`, by nested loops over the rows since the last clean-up.
+
+    With hash tables as buffers it is XJoin. The other arguments are as in NLW-join.
+    """
+    rows, count, counters = _run(
+        times, codes, offsets, first_new, stop, later_by_us, loops, buffers, clean_up_every, empty_scans(first_new.size)
     )
     count_touched_as_compared(counters)
     return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
-@kernel(*[IN_INT64] * 4, INT, IN_INT64, INT, SCANS)
+@kernel(*[IN_INT64] * 5, *[IN_INT64_2D] * 2, BUFFERS, INT, SCANS)
 def ripple_scans(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     clean_up_every: int,
     scans: RecordedScans,
 ) -> ScannedRows:
     """Record the scans of `ripple_join` without doing them."""
-    _, _, counters, buffers = _run(
-        times, codes, offsets, old, window_us, reach_us, np.ones(old.size, np.int64), clean_up_every, scans
-    )
-    return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
-
-
-@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT)
-def xjoin(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
-    buckets: NDArray[np.int64],
-    clean_up_every: int,
-) -> WindowJoinResult:
-    """Return the combinations of `window_join_definition`, found by hash tables of the rows since the last clean-up."""
-    rows, count, counters, _ = _run(
-        times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, empty_scans(old.size)
-    )
-    count_touched_as_compared(counters)
-    return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
-
-
-@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT, SCANS)
-def xjoin_scans(
-    times: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
-    buckets: NDArray[np.int64],
-    clean_up_every: int,
-    scans: RecordedScans,
-) -> ScannedRows:
-    """Record the scans of `xjoin` without doing them."""
-    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, scans)
+    _, _, counters = _run(times, codes, offsets, first_new, stop, later_by_us, loops, buffers, clean_up_every, scans)
     return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
@@ -136,18 +95,18 @@ def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    old: NDArray[np.int64],
-    window_us: int,
-    reach_us: NDArray[np.int64],
-    buckets: NDArray[np.int64],
+    first_new: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    later_by_us: NDArray[np.int64],
+    loops: NDArray[np.int64],
+    buffers: Buffers,
     clean_up_every: int,
     scans: RecordedScans,
-) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, Buffers]:
-    n = old.size
-    reach = cap_reach(offsets, old, window_us, reach_us)
-    buffers = build_buffers(times, codes, offsets, old, buckets)
-    arrivals = start_arrivals(times, offsets, old)
-    scan = new_nested_scan(reach, n - 2)
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters]:
+    n = first_new.size
+    check_windows(n, later_by_us)
+    arrivals = start_arrivals(times, first_new, stop)
+    scan = new_nested_scan(later_by_us, loops, n - 2)
     counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     until_clean_up = clean_up_every
     origin = find_next_stream(times, arrivals)
@@ -155,7 +114,8 @@ def _run(
         row = take_arrival(times, arrivals, origin)
         find_buckets(buffers, codes[row], scan.buckets)
         bucket = scan.buckets[origin]
-        rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count, scans)
+        place = place_arrival(buffers, bucket, times[row], codes[row], row - offsets[origin])
+        rows, count = join_arrival(buffers, scan, origin, place, counters, rows, count, scans)
         buffers.filled[bucket] += 1
         counters.inserts[origin] += 1
         finish_arrival(arrivals, origin)
@@ -163,6 +123,7 @@ def _run(
         if until_clean_up <= 0:
             until_clean_up = clean_up_every
             for stream in range(n):
-                counters.expirations[stream] += expire_stream(buffers, stream, expiry_bound_us(arrivals, reach, stream))
+                bound_us = expiry_bound_us(arrivals, later_by_us, stream)
+                counters.expirations[stream] += expire_stream(buffers, stream, bound_us)
         origin = find_next_stream(times, arrivals)
-    return rows, count, counters, buffers
+    return rows, count, counters

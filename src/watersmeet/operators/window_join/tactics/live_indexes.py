@@ -8,6 +8,7 @@ to the indexes. `LiveRows` decides when a row is out of use for good.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class LiveIndexes:
     limits: Int64s
     incoming: Int64s
     used: Int64s
+    placed_time: Int64s  # as long as `placed_row`, or empty if nothing reads times by place
 
     def fill(self, oldest: Int64s, tail: Int64s) -> None:
         """Build every index over the rows from `oldest` up to `tail`; buckets get room for the rows behind these."""
@@ -85,6 +87,12 @@ class LiveIndexes:
             else:
                 insert_into_tree(int(self.arrays.kind[index]), *self._tree(index), self._values(index), first, oldest)
 
+    def drop_released(self, before: Int64s) -> None:
+        """Remove the rows that have been released since each window's first row was this one."""
+        for index, (window, _) in enumerate(self.probed):
+            released = self._bucket_of_row(index)[int(before[window]) : int(self.rows.first[window])]
+            np.add.at(self.arrays.heads, released, 1)
+
     def make_room(self, oldest: Int64s, tail: Int64s) -> None:
         """Give the buckets room for the rows from `tail` on."""
         for index, (window, _) in enumerate(self.probed):
@@ -102,7 +110,7 @@ class LiveIndexes:
                 arrays.tails,
                 arrays.placed_row,
                 arrays.placed_value,
-                _NO_VALUES,
+                self.placed_time,
                 used,
                 int(self.arena_at[index + 1]),
                 int(self.rows.first[window]),
@@ -128,6 +136,9 @@ class LiveIndexes:
         places = ranges[bucket[order]] + np.arange(order.size) - np.repeat(_offsets(counts)[:-1], counts)
         self.arrays.placed_row[places] = first + order
         self.arrays.placed_value[places] = self._values(index)[first:stop][order]
+        if self.placed_time.size:
+            times = self.rows.times[self.rows.offsets[window] + first : self.rows.offsets[window] + stop]
+            self.placed_time[places] = times[order]
         self.starts[buckets], self.limits[buckets] = ranges[:-1], ranges[1:]
         self.arrays.heads[buckets] = ranges[:-1] + np.bincount(bucket[: oldest - first], minlength=size)
         self.arrays.tails[buckets] = ranges[:-1] + np.bincount(bucket[: tail - first], minlength=size)
@@ -138,18 +149,29 @@ class LiveIndexes:
         return arrays.nodes[arrays.nodes_at[index] : arrays.nodes_at[index + 1]], arrays.headers[index]
 
     def _bucket_of_row(self, index: int) -> Int64s:
-        window, _ = self.probed[index]
-        start, room = int(self.arrays.placed_at[index]), int(np.diff(self.rows.offsets)[window])
-        return self.arrays.placed_bucket[start : start + room]
+        return self.views[index][0]
 
     def _values(self, index: int) -> Int64s:
-        window, column = self.probed[index]
-        start, room = int(self.rows.column_at[window, column]), int(np.diff(self.rows.offsets)[window])
-        return self.rows.values[start : start + room]
+        return self.views[index][1]
+
+    @cached_property
+    def views(self) -> list[tuple[Int64s, Int64s]]:
+        """The bucket and the indexed value of each row of an index's window."""
+        found = []
+        for index, (window, column) in enumerate(self.probed):
+            room = int(self.rows.offsets[window + 1] - self.rows.offsets[window])
+            start, at = int(self.arrays.placed_at[index]), int(self.rows.column_at[window, column])
+            found.append((self.arrays.placed_bucket[start : start + room], self.rows.values[at : at + room]))
+        return found
 
 
-def allocate_indexes(rows: LiveRows, probed: tuple[tuple[int, int], ...], chosen: tuple[Index, ...]) -> LiveIndexes:
-    """Allocate the indexes on these (window, column) pairs for all rows that their windows have room for."""
+def allocate_indexes(
+    rows: LiveRows, probed: tuple[tuple[int, int], ...], chosen: tuple[Index, ...], *, with_times: bool = False
+) -> LiveIndexes:
+    """Allocate the indexes on these (window, column) pairs for all rows that their windows have room for.
+
+    With `with_times`, buckets also hold the times of their rows.
+    """
     window_of = [window for window, _ in probed]
     sizes = [chosen[window].size for window in window_of]
     kinds = [INDEX_KINDS[chosen[window].kind] for window in window_of]
@@ -176,7 +198,8 @@ def allocate_indexes(rows: LiveRows, probed: tuple[tuple[int, int], ...], chosen
         headers=np.zeros((len(probed), HEADER), np.int64),
     )
     arena_at = _offsets(arenas)
-    return LiveIndexes(rows, probed, arrays, arena_at, starts, limits, incoming, arena_at[:-1].copy())
+    placed_time = np.empty(sum(arenas) if with_times else 0, np.int64)
+    return LiveIndexes(rows, probed, arrays, arena_at, starts, limits, incoming, arena_at[:-1].copy(), placed_time)
 
 
 def _offsets(sizes: list[int] | Int64s) -> Int64s:

@@ -33,7 +33,8 @@ SPARE_ROWS = 1024
 class LiveRows:
     """Row r of window w is at `offsets[w] + r`, and its value in column c at `column_at[w, c] + r`.
 
-    Its number is `base[w] + r`. Window w holds the rows from `first[w]` up to `tail[w]`, in order of arrival.
+    Its number is `base[w] + r`. Window w holds the rows from `first[w]` up to `tail[w]`, in order of arrival. The
+    values of a column are as far from each other as the times of the same rows.
     """
 
     config: JoinConfig
@@ -47,6 +48,10 @@ class LiveRows:
     tail: Int64s
     latest_us: int = -FOREVER_US  # the latest time of a row that has arrived
     owner: object = field(default_factory=object)
+
+    def column(self, number: int) -> Int64s:
+        """Return the values of a column for all windows, row by row as the times are."""
+        return self.values[number * self.times.size : (number + 1) * self.times.size]
 
     def knows_all(self, old: list[tuple[Pane, ...]]) -> bool:
         """Return whether the arrays were derived from these panes, or from those they were merged or cut from."""
@@ -102,15 +107,17 @@ class LiveRows:
             held = at >= self.first[number]
             self.ends[self.offsets[number] + at[held]] = _row_ends(self.config.inputs[number], pane)[held]
 
-    def release_rows(self, horizon_us: int, oldest: Int64s) -> None:
+    def release_rows(self, horizon_us: int, oldest: Int64s, *, by_ends: bool = True) -> None:
         """Note which rows no row at or after the horizon can match; no row from `oldest` on is among them."""
         for i in self.config.stream_inputs:
-            self.first[i] += self.count_expired(i, int(self.first[i]), int(oldest[i]), horizon_us)
+            self.first[i] += self.count_expired(i, int(self.first[i]), int(oldest[i]), horizon_us, by_ends=by_ends)
 
-    def count_expired(self, number: int, start: int, stop: int, now_us: int) -> int:
+    def count_expired(self, number: int, start: int, stop: int, now_us: int, *, by_ends: bool = True) -> int:
         """Count the rows from `start` on that cannot match a row at or after an instant, up to the first that can."""
         at = slice(int(self.offsets[number]) + start, int(self.offsets[number]) + stop)
-        stays = (self.times[at] >= now_us - self.config.inputs[number].retention_us) & (self.ends[at] >= now_us)
+        stays = self.times[at] >= now_us - self.config.inputs[number].retention_us
+        if by_ends:
+            stays &= self.ends[at] >= now_us
         return int(np.argmax(stays)) if stays.any() else stop - start
 
     def locate(self, reach: Reach) -> list[RowFinder]:
@@ -178,17 +185,17 @@ def derive_rows(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, 
     held = [sum(map(len, panes)) for panes in old]
     room = [2 * (held[i] + (len(new[i]) if i in new else 0)) + SPARE_ROWS for i in range(count)]
     offsets = np.cumsum([0, *room]).astype(np.int64)
-    columns = len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs)
-    column_at, at = np.full((count, max(1, columns)), -1, np.int64), 0
+    columns = max(1, len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs))
+    column_at = np.full((count, columns), -1, np.int64)
     for each in config.inputs:
         for column in (*(column for column, _ in each.keys), *(column for column, _ in each.ranges)):
-            column_at[each.number, column], at = at, at + room[each.number]
+            column_at[each.number, column] = column * offsets[-1] + offsets[each.number]
     live = LiveRows(
         config,
         offsets,
         times=np.empty(offsets[-1], np.int64),
         ends=np.empty(offsets[-1], np.int64),
-        values=np.empty(max(1, at), np.int64),
+        values=np.empty(columns * offsets[-1], np.int64),
         column_at=column_at,
         base=np.zeros(count, np.int64),
         first=np.zeros(count, np.int64),

@@ -1,14 +1,19 @@
-"""The W-joins and their baselines: n streams on a common attribute, every two rows within a window.
+"""The W-joins and their baselines: n streams, every two rows within a window.
 
 NLW-join, HW-join and MW-join take one window for all pairs (form 1 of the paper). Pairs may also have different windows
-(its forms 2 and 3), including derived and directed ones. GCA then runs MW-join with the largest window for all, and LCA
-with the largest window per stream. Both filter the matches afterwards. NLW-join and HW-join prune by the largest window
-per stream and filter as well.
+(its forms 2 and 3), including derived ones. GCA then runs MW-join with the largest window for all, and LCA with the
+largest window per stream. Both filter the matches afterwards. NLW-join and HW-join prune by the largest window per
+stream and filter as well. GCA also runs on these two: `gca-nlw` and `gca-hw`.
 
-A join on the common attribute alone is one call of its kernel. Other comparisons are made inside the loops. The
-remaining predicates are tested between the loops (`StagedScans`), so that no product of windows is built only to be
-filtered. The kernel records its scans, and they run one stream at a time: depth first over pieces of bounded size,
-breadth first inside a piece. Memory therefore does not depend on the number of matches.
+In a path join, windows have a direction (DWINDOW). NLW-join and HW-join then go along the path, away from the new row,
+and each row chosen opens a period on one side of it only: `[TSb, TSb + W2]` for the stream that follows b.
+
+A join on one common attribute alone is one call of its kernel. Equalities of some pairs only and other comparisons are
+tested inside the loops. The remaining predicates are tested between the loops (`StagedScans`), so that no product of
+windows is built only to be filtered. The kernel records its scans, and they run one stream at a time: depth first over
+pieces of bounded size, breadth first inside a piece. Memory therefore does not depend on the number of matches.
+
+Buffers are derived from the panes and kept between batches (`live_buffers`).
 
 References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", sections 3 to 5.
 """
@@ -18,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +31,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Expr, sources_of
 from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
 from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.kernels.loop_state import LOWEST
 from watersmeet.kernels.wjoin.extend import ThetaComparisons, extend_nested, extend_sweep
 from watersmeet.kernels.wjoin.hw_join import hw_join, hw_scans
 from watersmeet.kernels.wjoin.mw_join import mw_join, mw_scans
@@ -36,7 +43,7 @@ from watersmeet.kernels.wjoin.outputs import (
     WindowJoinResult,
     allocate_scans,
 )
-from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans, xjoin, xjoin_scans
+from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import (
@@ -47,6 +54,8 @@ from watersmeet.operators.window_join.matches import (
     recheck_matches,
 )
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
+from watersmeet.operators.window_join.tactics.live_buffers import BufferLayout, LiveBuffers, resume_buffers
+from watersmeet.operators.window_join.tactics.live_rows import RowFinder
 from watersmeet.operators.window_join.tactics.loop_stages import MAX_MATCHES
 from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES, choose_indexes
 from watersmeet.operators.window_join.tactics.tactic import (
@@ -80,13 +89,19 @@ NLW, HW, MW = (
     WJoinKernel(hw_join, hw_scans),
     WJoinKernel(mw_join, mw_scans, is_sweep=True),
 )
-RIPPLE, X = (
-    WJoinKernel(ripple_join, ripple_scans, knows_windows=False),
-    WJoinKernel(xjoin, xjoin_scans, knows_windows=False),
-)
+RIPPLE = WJoinKernel(ripple_join, ripple_scans, knows_windows=False)
 
-#: Reads the kernel arguments of one algorithm from a plan; refuses a plan that the algorithm cannot run.
-ReadOptions = Callable[[JoinConfig, Plan], tuple[Int64s | int, ...]]
+
+@dataclass(frozen=True, slots=True)
+class WJoinOptions:
+    """What a plan leaves to some of the algorithms: an index per stream, and rows between two clean-ups."""
+
+    indexes: tuple[Index, ...] = ()
+    further: tuple[int, ...] = ()
+
+
+#: Reads the options of one algorithm from a plan; refuses a plan that the algorithm cannot run.
+ReadOptions = Callable[[JoinConfig, Plan], WJoinOptions]
 
 
 def _compile_w_join(
@@ -104,8 +119,37 @@ def _compile_w_join(
     window_us = int(largest.max())
     if needs_one_window and np.any(windows[~np.eye(len(windows), dtype=np.bool_)] != window_us):
         raise refuse(plan, "it takes one window for all pairs, and here pairs differ", hint='pin "gca" or "lca"')
-    reach_us = largest if prunes_per_stream else np.full(len(windows), window_us, np.int64)
-    return partial(_search, WJoinPlan(algorithm, options(config, plan), window_us, reach_us))
+    reach_us = np.minimum(largest if prunes_per_stream else window_us, window_us) * np.ones_like(largest)
+    read = options(config, plan)
+    layout = BufferLayout(algorithm.is_sweep, read.indexes, find_common_class(config))
+    is_path = prunes_per_stream and algorithm.knows_windows and has_direction(config)
+    loops = np.array([order_loops(config, i, along_path=is_path) for i in range(len(reach_us))], np.int64)
+    exact_us, symmetric_us = np.array(config.bounds.later_by_us, np.int64), np.minimum.outer(reach_us, reach_us)
+    later_by_us = exact_us if is_path else symmetric_us
+    return partial(_search, WJoinPlan(algorithm, layout, read.further, reach_us, later_by_us, loops))
+
+
+def has_direction(config: JoinConfig) -> bool:
+    """Return whether the window of some pair has a direction."""
+    later_by = np.array(config.bounds.later_by_us)
+    return bool(np.any(later_by != later_by.T))
+
+
+def order_loops(config: JoinConfig, origin: int, *, along_path: bool) -> list[int]:
+    """Return the streams in the order of the loops of an origin: in a circle, or along the path away from the origin.
+
+    On a path, the next stream is the one with the shortest window to a stream before it, so its period is the shortest.
+    """
+    count = len(config.inputs)
+    if not along_path:
+        return [(origin + step) % count for step in range(count)]
+    later_by = np.array(config.bounds.later_by_us)
+    lengths = later_by + later_by.T
+    order = [origin]
+    while len(order) < count:
+        others = [i for i in range(count) if i not in order]
+        order.append(min(others, key=lambda i: (int(lengths[i, order].min()), i)))
+    return order
 
 
 def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
@@ -127,12 +171,33 @@ def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class WJoinPlan:
-    """A compiled plan: the kernel, its further arguments, the largest window, and how far each stream's rows reach."""
+    """A compiled plan: the kernel, the layout of its buffers, its further arguments, and windows and loops of streams.
+
+    `later_by_us[s, r]` is the most by which a row of r may be later than one of s. `loops[s]` is the order of the
+    streams for a new row of s.
+    """
 
     kernel: WJoinKernel
-    options: tuple[Int64s | int, ...]
-    window_us: int
+    layout: BufferLayout
+    further: tuple[int, ...]
     reach_us: Int64s
+    later_by_us: Int64s
+    loops: Int64s
+
+    def run(self, live: LiveBuffers) -> WindowJoinResult:
+        """Join the new rows."""
+        return self.kernel.join(*self._arguments(live))
+
+    def record(self, live: LiveBuffers, scans: RecordedScans) -> ScannedRows:
+        """Record the scans of the new rows."""
+        return self.kernel.scans(*self._arguments(live), scans)
+
+    def _arguments(self, live: LiveBuffers) -> tuple[object, ...]:
+        if live.sweep is not None:
+            return live.sweep, live.first_new, *live.new_row_times(), self.reach_us
+        rows = live.rows
+        places, buffers = live.new_row_places(), live.hash_or_list_buffers()
+        return rows.times, live.codes, rows.offsets, *places, self.later_by_us, self.loops, buffers, *self.further
 
 
 def _search(
@@ -143,37 +208,27 @@ def _search(
     tally: WorkCounters,
     derived: DerivedState,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
-    derived.take()
-    algorithm, options, window_us, reach_us = plan.kernel, plan.options, plan.window_us, plan.reach_us
     reach = {i: Panes((*panes, new[i]) if len(new[i]) else panes) for i, panes in enumerate(old)}
+    live = resume_buffers(config, plan.layout, old, new, derived.take())
+    live.start_batch(new)
+    scans = StagedScans(config, reach, live, live.rows.locate(reach), plan, tally)
+    compared = frozenset(range(len(config.classes.keys)))
     if not all(len(panes) for panes in reach.values()):
-        return
-    rows = _flatten_rows(config, reach, new)
-    common = find_common_class(config)
-    compared = frozenset() if common is None else frozenset({common})
-    if common is not None and not config.residuals and not config.thetas:
-        joined = algorithm.join(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *options)
+        plan.record(live, scans.scans)  # there is no match, but rows enter the buffers
+    elif plan.layout.column is not None and len(config.classes.keys) == 1 and not config.residuals + config.thetas:
+        joined = plan.run(live)
         _count_work(tally, joined.counters)
         for start in range(0, joined.rows.shape[1], PIECE_ROWS):
-            piece = joined.rows[:, start : start + PIECE_ROWS]
-            found = PartialMatches({i: rows.numbers[i][piece[i]] for i in range(len(old))}, {}, None, None)
-            yield (
-                reach,
-                recheck_matches(
-                    config, reach, drop_out_of_bounds(config, reach, found), compared, (), tally.tested[:1]
-                ),
-            )
-        return
-    scans = StagedScans(
-        config, reach, rows, np.minimum(reach_us, window_us), tally, algorithm.is_sweep, algorithm.knows_windows
-    )
-    scanned = algorithm.scans(
-        rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *options, scans.scans
-    )
-    _count_work(tally, scanned.counters)
-    for matches in scans.matches(scanned):
-        in_bounds = drop_out_of_bounds(config, reach, matches)
-        yield reach, recheck_matches(config, reach, in_bounds, compared, scans.final_predicates, tally.tested[:1])
+            found = scans.find_rows(joined.rows[:, start : start + PIECE_ROWS], range(len(old)))[0]
+            in_bounds = drop_out_of_bounds(config, reach, found)
+            yield reach, recheck_matches(config, reach, in_bounds, compared, (), tally.tested[:1])
+    else:
+        scanned = plan.record(live, scans.scans)
+        _count_work(tally, scanned.counters)
+        for matches in scans.matches(scanned):
+            in_bounds = drop_out_of_bounds(config, reach, matches)
+            yield reach, recheck_matches(config, reach, in_bounds, compared, scans.final_predicates, tally.tested[:1])
+    derived.value = live.finish_batch(derived.horizon_us)
 
 
 def _count_work(tally: WorkCounters, counters: WindowJoinCounters) -> None:
@@ -182,59 +237,20 @@ def _count_work(tally: WorkCounters, counters: WindowJoinCounters) -> None:
         counted += getattr(counters, name)
 
 
-def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJoinRows:
-    """Return the rows stream by stream: old rows by time, then new rows by time.
-
-    Rows with a NULL in a compared value match nothing and are left out.
-    """
-    common = find_common_class(config)
-    times: list[Int64s] = []
-    codes: list[Int64s] = []
-    numbers: list[NDArray[np.int32]] = []
-    old: list[int] = []
-    for each in config.inputs:
-        panes = reach[each.number].panes
-        stream_times = np.concatenate([pane.times for pane in panes])
-        before = stream_times.size - len(new[each.number])
-        number = np.concatenate(
-            [np.argsort(stream_times[:before], kind="stable"), np.arange(before, stream_times.size)]
-        ).astype(np.int32)
-        for _, expr in each.ranges:
-            number = number[np.concatenate([pane.range_codes(expr)[1] for pane in panes])[number]]
-        stream_codes = np.zeros(stream_times.size, np.int64)
-        if common is not None:
-            stream_codes = np.concatenate([pane.codes[common] for pane in panes])
-        times.append(stream_times[number])
-        codes.append(stream_codes[number])
-        numbers.append(number)
-        old.append(int(np.count_nonzero(number < before)))
-    return WJoinRows(
-        np.concatenate(times),
-        np.concatenate(codes),
-        np.cumsum([0, *(each.size for each in times)]).astype(np.int64),
-        np.array(old, np.int64),
-        numbers,
-        _encode_thetas(config, reach, numbers),
-    )
-
-
-def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> ThetaComparisons:
-    """Return the comparisons that the kernels check, on codes in the kernels' row order."""
-    values: list[Int64s] = [np.empty(0, np.int64)]
-    starts: dict[int, int] = {}
-    at = 0
-    for each in config.inputs:
-        for column, expr in each.ranges:
-            values.append(
-                np.concatenate([pane.range_codes(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]]
-            )
-            starts[column], at = at, at + values[-1].size
-    described = [
-        (OP_CODES[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column])
-        for each in config.thetas
-    ]
+def _encode_thetas(config: JoinConfig, live: LiveBuffers) -> ThetaComparisons:
+    """Return the comparisons that the loops check: those of the query, and equalities without the common attribute."""
+    column_at, described = live.rows.column_at, []
+    for each in config.thetas:
+        left_at, right_at = column_at[each.left, each.left_column], column_at[each.right, each.right_column]
+        described.append((OP_CODES[each.op], each.left, left_at, each.right, right_at))
+    for key_class, members in enumerate(config.classes.keys):
+        if key_class != live.layout.column:
+            described += [
+                (OP_CODES["="], left, column_at[left, key_class], right, column_at[right, key_class])
+                for left, right in combinations(members, 2)
+            ]
     op, left, left_at, right, right_at = (np.array([each[place] for each in described], np.int64) for place in range(5))
-    return ThetaComparisons(op, left, left_at, right, right_at, np.concatenate(values))
+    return ThetaComparisons(op, left, left_at, right, right_at, live.rows.values)
 
 
 def find_common_class(config: JoinConfig) -> int | None:
@@ -242,43 +258,37 @@ def find_common_class(config: JoinConfig) -> int | None:
     return next((c for c, members in enumerate(config.classes.keys) if len(members) == len(config.inputs)), None)
 
 
-def _no_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _no_options(config: JoinConfig, plan: Plan) -> WJoinOptions:
     refuse_options(plan, "indexes", "cleanup_rows")
-    _refuse_other_equalities(config, plan)
-    return ()
+    return WJoinOptions()
 
 
-def _cleanup_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _cleanup_options(config: JoinConfig, plan: Plan) -> WJoinOptions:
     refuse_options(plan, "indexes")
-    _refuse_other_equalities(config, plan)
-    return (plan.cleanup_rows,)
+    return WJoinOptions(further=(plan.cleanup_rows,))
 
 
-def _hash_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _hash_options(config: JoinConfig, plan: Plan) -> WJoinOptions:
     refuse_options(plan, "cleanup_rows")
-    return (_bucket_counts(config, plan),)
+    return WJoinOptions(_choose_tables(config, plan))
 
 
-def _hash_and_cleanup_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
-    return _bucket_counts(config, plan), plan.cleanup_rows
+def _hash_and_cleanup_options(config: JoinConfig, plan: Plan) -> WJoinOptions:
+    return WJoinOptions(_choose_tables(config, plan), (plan.cleanup_rows,))
 
 
-def _bucket_counts(config: JoinConfig, plan: Plan) -> Int64s:
+def _choose_tables(config: JoinConfig, plan: Plan) -> tuple[Index, ...]:
     if find_common_class(config) is None:
-        raise refuse(plan, "it hashes on an attribute that all streams have in common, and there is none")
+        raise refuse(
+            plan,
+            "it hashes on an attribute that all streams have in common, and there is none",
+            hint='pin "nlw-join" or "mw-join", which join on different attributes',
+        )
     indexes = choose_indexes(config, plan, Index("hash", DEFAULT_BUCKETS))
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind != "hash":
             raise refuse(plan, f'it hashes every stream, but the plan gives "{each.alias}" a {index.kind}')
-    return np.array([index.size for index in indexes], np.int64)
-
-
-def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
-    """Refuse equalities that no common attribute covers: they would need a product of whole windows."""
-    if config.classes.keys and find_common_class(config) is None:
-        raise refuse(
-            plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones"
-        )
+    return indexes
 
 
 def _build_tactic(
@@ -309,22 +319,12 @@ TACTICS = (
     _build_tactic("hw-join", HW, _hash_options, indexes=HASH),
     _build_tactic("mw-join", MW, _no_options, needs_one_window=True),
     _build_tactic("gca", MW, _no_options, prunes_per_stream=False),
+    _build_tactic("gca-nlw", NLW, _no_options, prunes_per_stream=False),
+    _build_tactic("gca-hw", HW, _hash_options, indexes=HASH, prunes_per_stream=False),
     _build_tactic("lca", MW, _no_options),
     _build_tactic("ripple-join", RIPPLE, _cleanup_options, prunes_per_stream=False),
-    _build_tactic("xjoin", X, _hash_and_cleanup_options, indexes=HASH, prunes_per_stream=False),
+    _build_tactic("xjoin", RIPPLE, _hash_and_cleanup_options, indexes=HASH, prunes_per_stream=False),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class WJoinRows:
-    """The rows of all streams in kernel layout; `numbers` maps them back to row numbers of the panes."""
-
-    times: Int64s
-    codes: Int64s
-    offsets: Int64s
-    old: Int64s
-    numbers: list[Int32s]
-    thetas: ThetaComparisons
 
 
 @dataclass
@@ -333,16 +333,23 @@ class StagedScans:
 
     config: JoinConfig
     reach: Reach
-    rows: WJoinRows
-    reach_us: Int64s
+    live: LiveBuffers
+    finders: list[RowFinder]
+    plan: WJoinPlan
     tally: WorkCounters
-    is_sweep: bool
-    knows_windows: bool
     scans: RecordedScans = field(init=False)
+    thetas: ThetaComparisons = field(init=False)
     raised: dict[Expr, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.scans = allocate_scans(self.rows.times.size, self.rows.old.size)
+        rows = self.live.rows
+        first = rows.first if self.live.sweep is not None else self.live.first_new
+        self.scans = allocate_scans(1 + int((rows.tail - first).sum()), first.size)
+        self.thetas = _encode_thetas(self.config, self.live)
+
+    @property
+    def streams(self) -> int:
+        return self.live.first_new.size
 
     @property
     def final_predicates(self) -> tuple[Expr, ...]:
@@ -352,7 +359,7 @@ class StagedScans:
     def matches(self, scanned: ScannedRows) -> Iterator[PartialMatches]:
         """Yield complete matches of the recorded rows in pieces. `final_predicates` are still to be tested on them."""
         recorded = int(self.scans.used[0])
-        streams = self.rows.old.size
+        streams = self.streams
         for start in range(0, recorded, MAX_MATCHES):
             at = np.arange(start, min(start + MAX_MATCHES, recorded), dtype=np.int32)
             partials = np.zeros((streams + 1, at.size), np.int32)
@@ -361,7 +368,7 @@ class StagedScans:
             yield from self._grow(scanned, partials, 0)
 
     def _grow(self, scanned: ScannedRows, partials: Int32s, depth: int) -> Iterator[PartialMatches]:
-        streams = self.rows.old.size
+        streams = self.streams
         for grown in self._extend(scanned, partials, depth):
             passed = self._test(grown, depth)
             if not passed.shape[1]:
@@ -369,13 +376,13 @@ class StagedScans:
             if depth < streams - 2:
                 yield from self._grow(scanned, passed, depth + 1)
             else:
-                yield self._to_matches(passed, range(streams))
+                yield self.find_rows(passed, range(streams))[0]
 
     def _extend(self, scanned: ScannedRows, partials: Int32s, depth: int) -> Iterator[Int32s]:
-        rows, tally, streams = self.rows, self.tally, self.rows.old.size
-        extend = extend_sweep if self.is_sweep else extend_nested
-        checked_from = 0 if self.knows_windows else streams - 2
-        compared = tally.comparisons if self.knows_windows else np.zeros_like(tally.comparisons)
+        rows, tally, streams, kernel = self.live.rows, self.tally, self.streams, self.plan.kernel
+        extend = extend_sweep if kernel.is_sweep else extend_nested
+        checked_from = 0 if kernel.knows_windows else streams - 2
+        compared = tally.comparisons if kernel.knows_windows else np.zeros_like(tally.comparisons)
         room = max(MAX_MATCHES, int(np.diff(rows.offsets).max()))
         following = 0
         while following < partials.shape[1]:
@@ -385,12 +392,13 @@ class StagedScans:
                 scanned.codes,
                 scanned.numbers,
                 rows.times,
-                rows.codes,
+                self.live.codes,
                 rows.offsets,
-                rows.old,
-                self.reach_us,
+                self.live.first_new,
+                self.plan.reach_us,
+                self.plan.later_by_us,
                 self.scans,
-                rows.thetas,
+                self.thetas,
                 depth,
                 checked_from,
                 partials,
@@ -400,7 +408,7 @@ class StagedScans:
                 compared,
                 out,
             )
-            if not self.knows_windows:  # codes are compared first, the window last
+            if not kernel.knows_windows:  # codes are compared first, the window last
                 tally.comparisons += tally.touched - touched
             if used:
                 yield np.ascontiguousarray(out[:, :used])
@@ -413,26 +421,38 @@ class StagedScans:
         bound = (1 << self.scans.origin[at].astype(np.int64)) | (
             1 << self.scans.loops[at, : depth + 1].astype(np.int64)
         ).sum(axis=1)
-        kinds = bound * self.rows.old.size + self.scans.loops[at, depth]
+        kinds = bound * self.streams + self.scans.loops[at, depth]
         keep = np.ones(at.size, np.bool_)
         for kind in np.unique(kinds).tolist():
-            inputs, target = divmod(kind, self.rows.old.size)
+            inputs, target = divmod(kind, self.streams)
             checks = tuple(check for check in self.config.residuals if self._is_bound(check, inputs, target))
             if checks:
                 of_kind = np.flatnonzero(kinds == kind)
-                keep[of_kind] = self._test_predicates(grown[:, of_kind], inputs, checks)
+                keep[of_kind] = False
+                keep[of_kind[self._test_predicates(grown[:, of_kind], inputs, checks)]] = True
         return grown if keep.all() else np.ascontiguousarray(grown[:, keep])
 
     def _is_bound(self, check: Expr, inputs: int, target: int) -> bool:
         read = [self.config.aliases[alias] for alias in sources_of(check)]
         return target in read and all(inputs >> i & 1 for i in read)
 
-    def _test_predicates(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
-        matches = self._to_matches(rows, [i for i in range(self.rows.old.size) if inputs >> i & 1])
+    def _test_predicates(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.int64]:
+        """Return the positions of the matches that fail no predicate."""
+        matches, at = self.find_rows(rows, [i for i in range(self.streams) if inputs >> i & 1])
         test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, matches, column), len(matches))
         self.raised |= dict.fromkeys(test.raised)
         self.tally.tested[0] += len(matches)
-        return test.keep
+        return at[test.keep]
 
-    def _to_matches(self, rows: Int32s, inputs: range | list[int]) -> PartialMatches:
-        return PartialMatches({i: self.rows.numbers[i][rows[i]] for i in inputs}, {}, None, None)
+    def find_rows(self, rows: Int32s, inputs: range | list[int]) -> tuple[PartialMatches, NDArray[np.int64]]:
+        """Return the matches over these inputs by row numbers of the panes, and their positions.
+
+        Matches with a row that has left the panes are left out, and so are rows whose NULL fails a comparison. They are
+        in no result.
+        """
+        live, found = self.live.rows, {i: self.finders[i].find(rows[i]) for i in inputs}
+        there = np.logical_and.reduce([hit for _, hit in found.values()])
+        for i in inputs:
+            if self.config.inputs[i].ranges:
+                there &= live.ends[live.offsets[i] + rows[i]] > LOWEST
+        return PartialMatches({i: own[there] for i, (own, _) in found.items()}, {}, None, None), np.flatnonzero(there)
