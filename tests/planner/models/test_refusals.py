@@ -20,13 +20,6 @@ from watersmeet.planner.models.golab import (
     lazy_nlj,
     origin_comparisons,
 )
-from watersmeet.planner.models.golab_orders import (
-    JoinGraph,
-    Predicate,
-    have_rates_changed,
-    lazy_orders,
-    most_selective_next,
-)
 from watersmeet.planner.models.kang import (
     PAPER_WEIGHTS,
     StructureWeights,
@@ -52,7 +45,6 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
     "golab values": lambda x: WindowedStream(1, 100, x),
     "golab weight": lambda x: WindowedStream(1, 100, 50, weight=x),
     "golab theta": lambda x: WindowedStream(1, 100, 50, theta=x),
-    "golab predicate": lambda x: Predicate(0, 1, x),
     "kang rows": lambda x: WindowLoad(x, 1, 1),
     "kang rate": lambda x: TwoStreams(1, 1, x, 1),
     "kang limited rate": lambda x: LimitedJoin(Pair(1, x), Pair(1, 1), 0.1),
@@ -130,21 +122,12 @@ def test_an_order_names_every_stream_once(order: tuple[int, ...]) -> None:
 
 MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: CommonAttribute((WindowedStream(1, 1),)), "at least two streams"),
-    (lambda: JoinGraph((WindowedStream(1, 1),), ()), "at least two streams"),
-    (
-        lambda: JoinGraph((WindowedStream(1, 1),) * 2, (Predicate(0, 2, 0.5),)),
-        "between streams 0 and 2, but there are 2",
-    ),
-    (lambda: Predicate(1, 1, 0.5), "got stream 1 twice"),
-    (lambda: most_selective_next(JoinGraph((WindowedStream(1, 1),) * 2, ()), 5), "no stream 5 among 2"),
     (lambda: origin_comparisons(FOUR_EQUAL, 7, (0, 1, 2, 3)), "no stream 7 among 4"),
     (lambda: origin_comparisons(FOUR_EQUAL, -1, (0, 1, 2, 3)), "no stream -1 among 4"),
     (lambda: eager_nlj(FOUR_EQUAL, (0, 1)), "names each of 0 to 3 once"),
     (lambda: lazy_nlj(FOUR_EQUAL, (0, 1, 2, 3), Intervals()), "a lazy join needs an evaluation interval"),
-    (lambda: lazy_orders(FOUR_EQUAL, Intervals()), "a lazy join needs an evaluation interval"),
     (lambda: general_lazy_nlj(FOUR_EQUAL, [(0, 1, 2, 3)], Intervals(1)), "4 origins need as many orders, got 1"),
     (lambda: Intervals(10, 5), "would come more often than evaluation"),
-    (lambda: have_rates_changed([1], [2], -1), "the threshold for re-ordering"),
     (lambda: pair_cost("TNH", TwoStreams(1, 1, 1, 1)), "does not name two structures"),
     (lambda: structure_cost("heap", WindowLoad(1, 1, 1), PAPER_WEIGHTS), 'no structure "heap"'),
     (lambda: fit_weight([], []), "as many times as points"),

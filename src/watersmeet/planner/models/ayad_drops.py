@@ -152,19 +152,6 @@ def _weighted_output(found: ApproximatePlan, policy: SheddingPolicy) -> float:
     return math.fsum(gain * kept[name] * policy.weights.get(name, 1.0) for name, (gain, _) in gains.items())
 
 
-def filter_share(costs_per_s: Sequence[float], cpu: float = 1.0) -> float:
-    """Return the share of a stream to keep before its filters, given their costs per unit of time: cpu / Σ c(i).
-
-    >>> filter_share([1.0, 0.25])
-    0.8
-
-    References: Ayad, Naughton, observation 2, eq. 23.
-    """
-    total = math.fsum(costs_per_s)
-    check_positive(total, "the cost of the filters")
-    return min(1.0, cpu / total)
-
-
 def _knapsack_shares(
     plan: PlanNode, cpu: float, least: Mapping[str, float], policy: SheddingPolicy
 ) -> dict[str, float]:

@@ -294,23 +294,6 @@ def comparisons_per_origin(join: Join, orders: Sequence[Order], intervals: Inter
     return tuple(origin_comparisons(join, origin, order, intervals) for origin, order in enumerate(orders))
 
 
-def expiration_checks_per_s(join: Join, intervals: Intervals = EAGER) -> float:
-    """Estimate list heads visited per unit of time to evict expired rows: each row once, and every bucket each time.
-
-    Empty buckets are visited too. Expiration takes place at every arrival (eager), or once per expiration interval e.
-    So the more buckets there are, the longer the interval should be.
-
-    >>> expiration_checks_per_s(CommonAttribute((WindowedStream(1, 100, 50, buckets=10),) * 2), Intervals(5))
-    6.0
-
-    References: Golab, Özsu, section 4.1 (without a formula).
-    """
-    arrivals_per_s = math.fsum(stream.rows_per_s for stream in join.streams)
-    every_s = intervals.evaluate_s if intervals.expire_s is None else intervals.expire_s
-    expirations_per_s = 1 / every_s if every_s else arrivals_per_s
-    return arrivals_per_s + expirations_per_s * sum(stream.buckets for stream in join.streams)
-
-
 def _require_lazy(intervals: Intervals) -> Intervals:
     if not intervals.evaluate_s:
         raise PlanError("a lazy join needs an evaluation interval above zero")

@@ -8,22 +8,19 @@ order of a set of windows ends with some window after the best order of the othe
 finds in n·2ⁿ steps what n! orders would. It is exact, and applies to every algorithm that lets each origin have its own
 order. The paper's global orders bind all origins to one order instead.
 
-`JoinGraph` describes joins on different attributes: which streams a predicate ties together, and its selectivity.
+The planner applies the other heuristics to users' queries (`planner.order_heuristics`).
 
-References: Golab, Özsu, section 5; section 5.4 for "Joins on different attributes".
+References: Golab, Özsu, section 5.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import permutations
 from math import factorial, fsum
 
 from watersmeet.errors import InternalError, PlanError
-from watersmeet.planner.models.checks import check_not_negative, check_selectivity
 from watersmeet.planner.models.golab import (
     EAGER,
     CommonAttribute,
@@ -133,95 +130,6 @@ def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Orde
     return _move_up(trials, start, _list_fast_streams(join.streams), top=1)
 
 
-def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[OrderResult, ...]:
-    """Apply heuristic 3: an order per origin, its new rows at any position.
-
-    The origin's window counts as the rows of the last τ. These are the orders of heuristics 1 and 2 over the resized
-    windows, and the new rows may also move to the top.
-
-    References: Golab, Özsu, section 5.2.
-    """
-    if not intervals.evaluate_s:
-        raise PlanError("a lazy join needs an evaluation interval above zero")
-    return tuple(_lazy_order(join, origin, intervals) for origin in range(len(join.streams)))
-
-
-def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Apply heuristic 4: heuristics 1 and 2, with join sizes computed from T divided by the buckets of each window.
-
-    With the same number of buckets everywhere, this is the order of the nested loops. With different numbers the
-    division misjudges sizes, because buckets save comparisons but let the same rows through. So the undivided sizes are
-    tried as well.
-
-    References: Golab, Özsu, section 5.3.
-    """
-    trials = _global_costs(join, intervals)
-    starts = [_order_by_join_size(sized, intervals) for sized in (shrink_to_buckets(join), join)]
-    moved = [
-        _move_up(trials, trials.best(_swap_first_two(start)).order, _list_fast_streams(join.streams), top=1)
-        for start in starts
-    ]
-    return trials.best([found.order for found in moved])
-
-
-def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Apply heuristic 5 for the hybrid: windows without a hash index outermost, indexed ones innermost.
-
-    Each part is ordered by heuristic 1.
-
-    References: Golab, Özsu, section 5.4, "Hybrid Hash-NLJ".
-    """
-    order = _order_by_join_size(shrink_to_buckets(join), intervals)
-    return _global_costs(join, intervals).best(
-        [tuple(sorted(start, key=lambda each: _is_indexed(join.streams[each]))) for start in _swap_first_two(order)]
-    )
-
-
-def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
-    """Apply heuristic 7: windows with above-average comparison cost near the top, the most expensive first.
-
-    The rest is ordered by heuristics 1 and 2. Near the top a predicate is evaluated for fewer composite rows. Without
-    an expensive predicate this is heuristic 2.
-
-    References: Golab, Özsu, section 5.4, "Expensive predicates".
-    """
-    trials = _global_costs(join, intervals)
-    cheap_first = _move_up(
-        trials,
-        trials.best(_swap_first_two(_order_by_join_size(join, intervals))).order,
-        _list_fast_streams(join.streams),
-        top=1,
-    ).order
-    mean = fsum(stream.weight for stream in join.streams) / len(join.streams)
-    expensive = [each for each in cheap_first if join.streams[each].weight > mean * (1 + _EQUAL)]
-    return _move_up(trials, cheap_first, sorted(expensive, key=lambda each: -join.streams[each].weight), top=0)
-
-
-def shrink_to_buckets(join: CommonAttribute) -> CommonAttribute:
-    """Return the same join with each window as long as one of its buckets: T/b, or C/b rows.
-
-    >>> join = CommonAttribute((WindowedStream(1, 100, 50, buckets=5), WindowedStream(1, 100, 50)))
-    >>> shrink_to_buckets(join).streams[0].window_s
-    20.0
-
-    """
-    return CommonAttribute(tuple(_shrink_to_bucket(stream) for stream in join.streams))
-
-
-def have_rates_changed(before: Sequence[float], now: Sequence[float], threshold: float) -> bool:
-    """Apply heuristic 8: return whether any rate changed by more than the share `threshold`.
-
-    If so, the orders should be searched again.
-
-    >>> have_rates_changed([10, 1], [11, 1], threshold=0.2), have_rates_changed([10, 1], [10, 2], threshold=0.2)
-    (False, True)
-
-    References: Golab, Özsu, section 5.4, "Fluctuating stream arrival rates".
-    """
-    check_not_negative(threshold, "the threshold for re-ordering", PlanError)
-    return any(abs(new - old) > threshold * old for old, new in zip(before, now, strict=True))
-
-
 def _global_costs(join: CommonAttribute, intervals: Intervals) -> OrderCosts:
     return OrderCosts(lambda order: global_cost(join, order, intervals))
 
@@ -263,132 +171,9 @@ def _move_up(trials: OrderCosts, start: Order, movers: Iterable[int], top: int) 
     return best
 
 
-def _lazy_order(join: CommonAttribute, origin: int, intervals: Intervals) -> OrderResult:
-    rows, _ = origin_rows(join, origin, intervals)
-    resized = CommonAttribute(
-        tuple(replace(each, window_s=None, window_rows=n) for each, n in zip(join.streams, rows, strict=True))
-    )
-    trials = _origin_costs(join, origin, intervals)
-    start = trials.best(_swap_first_two(_order_by_join_size(resized, EAGER))).order
-    fast = [each for each in _list_fast_streams(join.streams) if each != origin]
-    return _move_up(trials, _move_up(trials, start, fast, top=1).order, [origin], top=0)
-
-
-def _shrink_to_bucket(stream: WindowedStream) -> WindowedStream:
-    if stream.window_s is None:
-        return replace(stream, window_rows=stream.rows() / stream.buckets)
-    return replace(stream, window_s=stream.window_s / stream.buckets)
-
-
-def _is_indexed(stream: WindowedStream) -> bool:
-    return stream.buckets > 1 and stream.theta is None
-
-
 def _refuse_too_many(orders: int) -> None:
     if orders > MAX_ORDERS:
         raise PlanError(f"exhaustive search would cost {orders} orders", hint="use a heuristic: fast_streams_up")
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """A predicate between two streams that the share `selectivity` of their row pairs satisfies.
-
-    An `equality` can use a hash index.
-    """
-
-    first: int
-    second: int
-    selectivity: float
-    equality: bool = True
-
-    def __post_init__(self) -> None:
-        check_selectivity(self.selectivity, "the selectivity of a join predicate")
-        if self.first == self.second:
-            raise PlanError(f"a join predicate ties two streams, got stream {self.first} twice")
-
-    def within(self, members: Sequence[int]) -> bool:
-        return self.first in members and self.second in members
-
-    def between(self, outer: Sequence[int], target: int) -> bool:
-        return (self.first == target and self.second in outer) or (self.second == target and self.first in outer)
-
-
-@dataclass(frozen=True, slots=True)
-class JoinGraph:
-    """Streams tied pair by pair; predicates are assumed independent, so selectivities multiply.
-
-    >>> streams = WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)
-    >>> chain = JoinGraph(streams, (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
-    >>> intermediate_rows(chain, (0, 1)), intermediate_rows(chain, (0, 2)), intermediate_rows(chain, (0, 1, 2))
-    (100.0, 300.0, 300.0)
-
-    """
-
-    streams: tuple[WindowedStream, ...]
-    predicates: tuple[Predicate, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.streams) < 2:
-            raise PlanError("a join needs at least two streams")
-        for predicate in self.predicates:
-            if not predicate.within(range(len(self.streams))):
-                raise PlanError(
-                    f"a predicate between streams {predicate.first} and {predicate.second},"
-                    f" but there are {len(self.streams)}"
-                )
-
-    def selectivity(self, members: Sequence[int]) -> float:
-        return math.prod(
-            (predicate.selectivity for predicate in self.predicates if predicate.within(members)), start=1.0
-        )
-
-    def leads_to(self, outer: Sequence[int], target: int) -> bool:
-        return any(predicate.equality and predicate.between(outer, target) for predicate in self.predicates)
-
-    def ties(self, outer: Sequence[int], target: int) -> bool:
-        """Return whether any predicate of any kind ties the target to the outer streams."""
-        return any(predicate.between(outer, target) for predicate in self.predicates)
-
-
-def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """Order by the heuristic for different attributes: the origin, then always the window that leaves the fewest rows.
-
-    Only windows that the join graph reaches are candidates. If it reaches none, the smallest window comes next as a
-    cross product.
-
-    >>> streams = WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30)
-    >>> chain = JoinGraph(streams, (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
-    >>> most_selective_next(chain, origin=2)
-    OrderResult(order=(2, 1, 0), cost=40.0, orders_costed=1)
-
-    References: Golab, Özsu, section 5.4.
-    """
-    order = _start_order(graph, origin)
-    while windows := reachable_windows(graph, order):
-        order = min(
-            ((*order, window) for window in windows), key=partial(intermediate_rows, graph, intervals=intervals)
-        )
-    return OrderResult(order, origin_comparisons(graph, origin, order, intervals), orders_costed=1)
-
-
-def search_orders_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """Return the cheapest of all orders that start at this origin and follow the graph."""
-    orders = [_start_order(graph, origin)]
-    for _ in range(len(graph.streams) - 1):
-        orders = [(*order, window) for order in orders for window in reachable_windows(graph, order)]
-    return OrderCosts(lambda order: origin_comparisons(graph, origin, order, intervals)).best(orders)
-
-
-def reachable_windows(graph: JoinGraph, order: Order) -> list[int]:
-    """Return the windows that may come next: those tied to the order so far, or all remaining ones if there is none."""
-    left = [each for each in range(len(graph.streams)) if each not in order]
-    return [each for each in left if graph.ties(order, each)] or left
-
-
-def _start_order(graph: JoinGraph, origin: int) -> Order:
-    if not 0 <= origin < len(graph.streams):
-        raise PlanError(f"there is no stream {origin} among {len(graph.streams)}")
-    return (origin,)
 
 
 MAX_STREAMS = 14
@@ -408,11 +193,6 @@ def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> Or
 
     """
     return _search_subsets(join, origin, intervals, [(origin,)])
-
-
-def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -> OrderResult:
-    """Return the cheapest order with the origin's new rows at any position: General Lazy Multi-Way NLJ."""
-    return _search_subsets(join, origin, intervals, [(each,) for each in range(len(join.streams))])
 
 
 def _search_subsets(join: Join, origin: int, intervals: Intervals, starts: list[Order]) -> OrderResult:
