@@ -56,8 +56,8 @@ def first_rows(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]
 class RandomStream:
     """A stream at uniformly random times, in order.
 
-    `columns` gives each column its number of values: the column holds random integers from 0 to one less. `id` holds
-    the row number. `hot_share` of the rows have 0 in every column: the hot key.
+    `columns` gives each column its number of values. A column with n values holds random integers from 0 to n − 1. `id`
+    holds the row number. `hot_share` of the rows have 0 in every column: the hot key.
     """
 
     rows: int

@@ -1,7 +1,7 @@
 """`watersmeet bench`: print each finding as soon as it is measured, and save it if it belongs on the page.
 
-The page shows comparisons with peers and growth. An interrupted run keeps what it has saved, and `--resume` measures
-the rest.
+The page shows comparisons with peers, and how our time per row grows with windows, streams and matches. An interrupted
+run keeps what it has saved, and `--resume` measures the rest.
 """
 
 from __future__ import annotations

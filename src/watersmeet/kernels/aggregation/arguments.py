@@ -56,8 +56,8 @@ class EntryDirectories(NamedTuple):
     Each finds the entries of one input that agree in some key classes. A node is one combination of keys.
     """
 
-    classes: Int64s  # 2-D: [directory, place], −1 where there are fewer
-    of_input: Int64s  # 2-D: [input, place], −1 where there are fewer
+    classes: Int64s  # 2-D, [directory, place]: key class, padded with −1
+    input_directories: Int64s  # 2-D, [input, place]: directory, padded with −1
     slots: Int64s  # 2-D: [directory, slot]; as many as a power of two
     node_codes: Int64s  # 3-D: [directory, node, place]
     head: Int64s  # 2-D: [directory, node]
@@ -103,7 +103,8 @@ class AggregationColumns(NamedTuple):
 class AggregationCursors(NamedTuple):
     """Where the loops are, so that the caller can empty a full output in the middle of them.
 
-    `chosen` has the entry of each input, and `cursor` the entry of each loop.
+    `chosen` has the current entry by input, −1 if there is none yet. `cursor` has, by loop level, the entry from which
+    that loop continues.
     """
 
     chosen: Int64s

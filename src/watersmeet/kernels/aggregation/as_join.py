@@ -81,9 +81,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
     rows, key_codes, condition_codes, times = entries.rows, entries.key_codes, entries.condition_codes, entries.times
     sums, approx, pairs = entries.ints, entries.approx, entries.pairs
-    classes, of_input, slots, node_codes = (
+    classes, input_directories, slots, node_codes = (
         directories.classes,
-        directories.of_input,
+        directories.input_directories,
         directories.slots,
         directories.node_codes,
     )
@@ -121,8 +121,8 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
             before = rows[entry]
             rows[entry] += weight
             if before == 0 and rows[entry] != 0:
-                for place in range(of_input.shape[1]):
-                    directory = of_input[origin, place]
+                for place in range(input_directories.shape[1]):
+                    directory = input_directories[origin, place]
                     if directory == NONE:
                         break
                     link_entry(
@@ -142,8 +142,8 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     )
             if rows[entry] == 0:
                 if before != 0:
-                    for place in range(of_input.shape[1]):
-                        directory = of_input[origin, place]
+                    for place in range(input_directories.shape[1]):
+                        directory = input_directories[origin, place]
                         if directory == NONE:
                             break
                         unlink_entry(head, following, preceding, node_of, directory, entry)

@@ -261,12 +261,12 @@ def _empty_directories(config: AggregateConfig, paths: list[_AccessPath], size: 
     for number, path in enumerate(paths):
         classes[number, : len(path.classes)] = path.classes
         mine[path.target].append(number)
-    of_input = np.full((inputs, max(map(len, mine))), NONE, np.int64)
+    input_directories = np.full((inputs, max(map(len, mine))), NONE, np.int64)
     for number, directories in enumerate(mine):
-        of_input[number, : len(directories)] = directories
+        input_directories[number, : len(directories)] = directories
     return EntryDirectories(
         classes=classes,
-        of_input=of_input,
+        input_directories=input_directories,
         slots=np.full((count, 64), NONE, np.int64),
         node_codes=np.zeros((count, 16, places), np.int64),
         head=np.full((count, 16), NONE, np.int64),

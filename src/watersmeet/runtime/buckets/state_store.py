@@ -316,7 +316,7 @@ class StateStore:
         frame = _decode(blob, ENTRY_FRAME)
         if frame.header["name"] != entry.name:
             raise InputError(
-                f"the checkpoint is damaged: entry {entry.place} of its state is from another time",
+                f"the checkpoint is damaged: entry {entry.place} belongs to another version of its state",
                 hint="start from an earlier copy of it",
             )
         return SavedPart(entry.input_number, entry.kind, pa.py_buffer(frame.part(blob)))
