@@ -324,13 +324,16 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
     filters: Mapping[str, Sequence[int]] | None = None,
     drop: Mapping[str, float] | None = None,
     drop_seed: int = 0,
+    probe: Mapping[str, float] | None = None,
+    window: Mapping[str, float] | None = None,
 ) -> Plan:
     """Return a plan to pin: an algorithm by its name, and its options.
 
     `order` is one probe order for all origins, or one per origin. `indexes` is list, hash(b), btree(n) or ttree(n) per
     source. `evaluate` and `expire` are intervals, 0 for eager. `tree` nests sources in pairs. `early` names sources to
     aggregate before the join. `filters` gives the order in which a source's own predicates are tested, by their numbers
-    in the query. `drop` is the share of each stream to shed.
+    in the query. `drop` is the share of each stream to shed. `probe` and `window` are the shares of two streams' rows
+    that probe, and that are stored.
 
     >>> plan("eager-hash", order=["a", "b"], indexes={"a": "hash(5)"}).index("a")
     Index(kind='hash', size=5)
@@ -349,6 +352,8 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
         filters=tuple((alias, tuple(numbers)) for alias, numbers in (filters or {}).items()),
         drop=tuple((drop or {}).items()),
         drop_seed=drop_seed,
+        probe=tuple((probe or {}).items()),
+        window=tuple((window or {}).items()),
     )
 
 

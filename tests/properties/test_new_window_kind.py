@@ -225,7 +225,7 @@ def test_plans_that_need_other_windows_refuse_the_new_kind() -> None:
     query = "SELECT a.k FROM a [HOP 2 SECONDS BY 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
     with pytest.raises(PlanError, match="a window in time between every two streams"):
         wm.collect(query, streams, plan=wm.plan("hw-join"))
-    with pytest.raises(PlanError, match="both streams need a RANGE window"):
+    with pytest.raises(PlanError, match="both streams need a RANGE or ROWS window"):
         wm.allocate(query, streams, memory_rows=1)
 
 

@@ -17,9 +17,11 @@ import pytest
 
 import watersmeet as wm
 from tests.volume import scale_volume
-from watersmeet.errors import PlanError
-from watersmeet.operators.shed.aggregation import RoleShares
-from watersmeet.runtime.embedded.allocation import collect_allocated, make_role_drop_box
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import InputError, PlanError
+from watersmeet.operators.shed.sampling import RoleShares, make_role_drop_box
+from watersmeet.runtime.embedded.allocation import collect_allocated
+from watersmeet.runtime.embedded.run import start_run
 from watersmeet_lab.papers.kang.limited_strategies import StrategyOutput, measure_strategies
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
@@ -102,6 +104,109 @@ def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_stored
             "shed": int((~kept).sum()),
             "late": 0,
         }
+
+
+WINDOWS = (
+    "a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS]",
+    "a [ROWS 7], b [ROWS 12]",
+    "a [ROWS 7], b [RANGE 50 MICROSECONDS]",
+    "a, b WINDOW (a, b) = 40 MICROSECONDS",
+)
+ALLOCATED = {"a": RoleShares(0.6, 0.5), "b": RoleShares(0.3, 0.8)}
+
+
+def _number_rows(seed: int) -> dict[str, pa.Table]:
+    rng = Random(seed)
+    return {
+        name: pa.table(
+            {
+                "ts": sorted(rng.randrange(500) for _ in range(rows)),
+                "k": [rng.randrange(5) for _ in range(rows)],
+                "id": list(range(rows)),
+            }
+        )
+        for name, rows in (("a", 120), ("b", 80))
+    }
+
+
+def _numbered_pairs(rows: list[pa.RecordBatch] | pa.Table) -> Counter[tuple[int, ...]]:
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
+    return Counter(tuple(row.values()) for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("batch_rows", [120, 20])
+def test_a_plan_keeps_the_pairs_of_any_window_whose_rows_are_kept_in_their_roles(windows: str, batch_rows: int) -> None:
+    """The rows of a ROWS window count whether they are kept or not, so its pairs are a part of the exact ones."""
+    tables = _number_rows(len(windows))
+    streams: dict[str, wm.Stream | wm.Relation] = {
+        name: wm.stream([table.slice(at, batch_rows) for at in range(0, table.num_rows, batch_rows)], time="ts")
+        for name, table in tables.items()
+    }
+    query = f"SELECT a.id AS i, a.ts AS x, b.id AS j, b.ts AS y FROM {windows} WHERE a.k = b.k"
+    plan = wm.plan(
+        probe={name: each.probe for name, each in ALLOCATED.items()},
+        window={name: each.window for name, each in ALLOCATED.items()},
+        drop_seed=5,
+    )
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    found = wm.collect(query, streams, plan=plan)
+    kept = {
+        (name, role): make_role_drop_box(name, role, ALLOCATED[name], 5).select_kept(tables[name])
+        for name in "ab"
+        for role in ("probe", "window")
+    }
+    wanted = Counter(
+        {
+            (i, x, j, y): count
+            for (i, x, j, y), count in _numbered_pairs(wm.collect(query, streams)).items()
+            if (kept["a", "probe"][i] and kept["b", "window"][j]) * (x >= y)
+            + (kept["b", "probe"][j] and kept["a", "window"][i]) * (x < y)
+        }
+    )
+    assert wanted
+    assert _numbered_pairs(found) == wanted
+    ledger = json.loads(found.schema.metadata[b"watersmeet"])["ledger"]
+    for name in "ab":
+        in_a_role = int((kept[name, "probe"] | kept[name, "window"]).sum())
+        assert ledger[name]["kept"] == in_a_role
+        assert ledger[name]["shed"] == tables[name].num_rows - in_a_role
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_a_saved_allocation_goes_on_as_if_nothing_had_happened(windows: str) -> None:
+    tables = _number_rows(3)
+    streams: dict[str, wm.Stream | wm.Relation] = {
+        name: wm.stream([table.slice(at, 20) for at in range(0, table.num_rows, 20)], time="ts")
+        for name, table in tables.items()
+    }
+    query = f"SELECT a.id AS i, a.ts AS x, b.id AS j, b.ts AS y FROM {windows} WHERE a.k = b.k"
+    plan = wm.plan(probe={"a": 0.6}, window={"b": 0.5})
+    whole, first, second = (start_run(query, streams, plan) for _ in range(3))
+    expected = [batch for results in whole.batches() for batch in results]
+    rounds = list(first.read_rounds())
+    found = [batch for tables_of_round in rounds[:3] for batch in first.advance(tables_of_round)]
+    second.restore_state(first.save_state())
+    second.watermark = first.watermark
+    found += [batch for tables_of_round in rounds[3:] for batch in second.advance(tables_of_round)]
+    found += second.finish()
+    assert _numbered_pairs(found) == _numbered_pairs(expected)
+    with pytest.raises(InputError, match="the saved state is of another plan"):
+        start_run(query, streams, wm.plan()).restore_state(first.save_state())
+    plain = start_run(query, streams, wm.plan())
+    plain.advance(rounds[0])
+    with pytest.raises(InputError, match="does not divide probes and windows"):
+        start_run(query, streams, plan).restore_state(plain.save_state())
+
+
+def test_plans_that_cannot_be_divided_are_refused() -> None:
+    with pytest.raises(PlanError, match="not both"):
+        wm.plan(drop={"a": 0.5}, probe={"a": 0.5})
+    with pytest.raises(PlanError, match="between 0 and 1"):
+        wm.plan(window={"a": 1.5})
+    with pytest.raises(PlanError, match="not modelled"):
+        wm.explain(QUERY, _streams(1), plan=wm.plan(probe={"a": 0.5}))
+    assert "probe" not in wm.plan().to_dict(), "plans without an allocation are saved as before"
 
 
 def test_the_two_draws_of_a_row_are_independent() -> None:
@@ -233,9 +338,9 @@ def test_the_best_division_is_computed_from_the_rates_of_the_streams() -> None:
 
 
 def test_queries_that_cannot_be_divided_are_refused() -> None:
-    with pytest.raises(PlanError, match="RANGE window"):
+    with pytest.raises(PlanError, match="RANGE or ROWS window"):
         wm.allocate(
-            "SELECT a.ts AS x, b.ts AS y FROM a [ROWS 5], b [RANGE 5 SECONDS] WHERE a.k = b.k",
+            "SELECT a.ts AS x, b.ts AS y FROM a [LANDMARK], b [RANGE 5 SECONDS] WHERE a.k = b.k",
             _streams(1),
             memory_rows=10,
         )

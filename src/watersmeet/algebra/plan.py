@@ -111,6 +111,9 @@ class Plan:
     aggregated before the join. `filters` gives, per source, the order in which its own predicates are tested: their
     numbers in the order of the query, from 1. `drop` gives the share of a stream's rows to shed, by stream name or
     alias. `drop_seed` and the rows' values decide which rows.
+
+    `probe` and `window` allocate limited resources between two streams: the share of a stream's rows that probe the
+    other window, and the share that its own window stores. A stream without a share keeps all rows in that role.
     """
 
     algorithm: str = "runs"
@@ -125,6 +128,8 @@ class Plan:
     filters: tuple[tuple[str, tuple[int, ...]], ...] = ()
     drop: tuple[tuple[str, float], ...] = ()
     drop_seed: int = 0
+    probe: tuple[tuple[str, float], ...] = ()
+    window: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.evaluate_us < 0 or self.expire_us < 0:
@@ -141,11 +146,30 @@ class Plan:
                 raise PlanError(
                     f'the filters of "{alias}" are numbered from 1, and a plan names each once, got {list(numbers)}'
                 )
+        for role, shares in (("probe", self.probe), ("store", self.window)):
+            for name, share in shares:
+                if not 0 <= share <= 1:
+                    raise PlanError(f'the share of "{name}" to {role} is between 0 and 1, got {share}')
+        if self.drop and self.is_allocated:
+            raise PlanError(
+                "a plan either drops rows at the sources or divides probes and windows, not both",
+                hint="remove either drop, or probe and window",
+            )
         if self.tree is not None and len(set(tree_leaves(self.tree))) < len(tree_leaves(self.tree)):
             raise PlanError("a tree of joins must name each source once")
 
     def order(self, origin: str) -> tuple[str, ...] | None:
         return dict(self.orders).get(origin, self.global_order or None)
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the plan divides probes and windows between two streams."""
+        return bool(self.probe or self.window)
+
+    @property
+    def sheds(self) -> bool:
+        """Whether the plan keeps only some rows, at the sources or in a role."""
+        return bool(self.drop) or self.is_allocated
 
     def index(self, alias: str) -> Index | None:
         return dict(self.indexes).get(alias)
@@ -155,7 +179,8 @@ class Plan:
         return dict(self.filters).get(alias, ())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values, for JSON. Plans without an allocation have no shares of it."""
+        allocation = {"probe": dict(self.probe), "window": dict(self.window)} if self.is_allocated else {}
         return {
             "algorithm": self.algorithm,
             "global_order": list(self.global_order),
@@ -169,6 +194,7 @@ class Plan:
             "filters": {alias: list(numbers) for alias, numbers in self.filters},
             "drop": dict(self.drop),
             "drop_seed": self.drop_seed,
+            **allocation,
         }
 
     def __repr__(self) -> str:
@@ -188,6 +214,8 @@ class Plan:
             "filters": {alias: list(numbers) for alias, numbers in self.filters},
             "drop": dict(self.drop),
             "drop_seed": self.drop_seed,
+            "probe": dict(self.probe),
+            "window": dict(self.window),
         }
         named = [f"{name}={value!r}" for name, value in knobs.items() if value]
         return f"wm.plan({', '.join([repr(self.algorithm), *named])})"
@@ -195,15 +223,18 @@ class Plan:
     def _repr_html_(self) -> str:
         """Return a table of the knobs that are not at their defaults."""
         default = Plan(self.algorithm).to_dict()
-        changed = [(name.replace("_", " "), value) for name, value in self.to_dict().items() if value != default[name]]
+        changed = [
+            (name.replace("_", " "), value) for name, value in self.to_dict().items() if value != default.get(name)
+        ]
         return html_table(("plan", self.algorithm), changed)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Plan:
         """Build the plan from the result of `to_dict`; keys may be missing, unknown ones are refused."""
-        unknown = sorted(set(saved) - set(cls().to_dict()))
+        known = [*cls().to_dict(), "probe", "window"]
+        unknown = sorted(set(saved) - set(known))
         if unknown:
-            raise PlanError(f"a plan has no {listing(unknown)}", hint=f"it has: {listing(list(cls().to_dict()))}")
+            raise PlanError(f"a plan has no {listing(unknown)}", hint=f"it has: {listing(known)}")
         return cls(
             algorithm=saved.get("algorithm", "runs"),
             global_order=tuple(saved.get("global_order", ())),
@@ -217,6 +248,8 @@ class Plan:
             filters=tuple((alias, tuple(numbers)) for alias, numbers in saved.get("filters", {}).items()),
             drop=tuple(saved.get("drop", {}).items()),
             drop_seed=saved.get("drop_seed", 0),
+            probe=tuple(saved.get("probe", {}).items()),
+            window=tuple(saved.get("window", {}).items()),
         )
 
 
@@ -233,6 +266,8 @@ def describe_plan(plan: Plan) -> str:
         f"tree {describe_tree(plan.tree)}" if plan.tree is not None else "",
         f"aggregates {', '.join(plan.early)} early" if plan.early else "",
         ", ".join(f"sheds {share * 100:.3g} % of {name}" for name, share in plan.drop if share),
+        ", ".join(f"{share * 100:.3g} % of {name} probe" for name, share in plan.probe if share < 1),
+        ", ".join(f"{share * 100:.3g} % of {name} stored" for name, share in plan.window if share < 1),
     ]
     options = "; ".join(detail for detail in details if detail)
     return f"{plan.algorithm} ({options})" if options else plan.algorithm

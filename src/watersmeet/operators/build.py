@@ -15,6 +15,7 @@ from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.aggregate.step import AggregateOperator
 from watersmeet.operators.protocol import Operator, OperatorConfig
 from watersmeet.operators.shed.aggregation import ShedConfig, build_shed_config
+from watersmeet.operators.shed.allocation import build_allocated_operator
 from watersmeet.operators.shed.operator import SheddingAggregateOperator
 from watersmeet.operators.shed.sampling import build_drop_boxes, compute_keep_shares
 from watersmeet.operators.window_join.config import JoinInput
@@ -41,12 +42,17 @@ def build_operator(
     host that has applied the selections of some inputs names them in `selected`. With `saved_every_batch`, the host
     saves the state after every batch, so rows are saved only once.
     """
+    if plan.is_allocated and not _keeps_all_rows(bound, plan):
+        if every_row:
+            raise _refuse_every_row()
+        return build_allocated_operator(bound, plan, saved_every_batch=saved_every_batch)
     if not bound.is_aggregation:
         return replace(_build_join(bound, plan, read_relation, selected), saved_every_batch=saved_every_batch)
     if build_drop_boxes(bound, plan):
         shedding = build_shedding_operator(bound, plan, read_relation, every_row=every_row, selected=selected)
         return replace(shedding, join=replace(shedding.join, saved_every_batch=saved_every_batch))
-    config = build_aggregate_config(bound, replace(plan, drop=()), every_row=every_row)  # all drop rates are 0
+    exact = replace(plan, drop=(), probe=(), window=())  # nothing is shed
+    config = build_aggregate_config(bound, exact, every_row=every_row)
     remaining = replace(config, join=drop_selections(config.join, selected), partial=partial)
     return AggregateOperator(bound, remaining, _read_relations(config, read_relation), selected)
 
@@ -64,13 +70,23 @@ def build_shedding_operator(
     Refuse a query whose aggregates cannot be estimated.
     """
     if every_row:
-        raise InputError(
-            "an aggregation that sheds rows is not evaluated at every row",
-            hint='omit "evaluate", or use a plan that sheds nothing',
-        )
+        raise _refuse_every_row()
     shed = build_estimation_config(bound, plan)
     join = _build_join(shed.bound, plan, read_relation, selected)
     return SheddingAggregateOperator(replace(join, config=replace(join.config, emits_every_batch=True)), shed)
+
+
+def _keeps_all_rows(bound: BoundQuery, plan: Plan) -> bool:
+    """Return whether an aggregation divides nothing, so that it can be exact."""
+    shares = [share for _, share in (*plan.probe, *plan.window)]
+    return bound.is_aggregation and all(share == 1 for share in shares)
+
+
+def _refuse_every_row() -> InputError:
+    return InputError(
+        "an aggregation that sheds rows is not evaluated at every row",
+        hint='omit "evaluate", or use a plan that sheds nothing',
+    )
 
 
 def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:

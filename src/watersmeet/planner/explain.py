@@ -363,6 +363,11 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     not pin it. With a `policy`, even an empty one, a plan that does not keep up comes with remedies. With the engine
     "spark", Spark's cost per row and per batch is added, for every copy that the grid of buckets makes (`shuffle`).
     """
+    if plan is not None and plan.is_allocated:
+        raise PlanError(
+            "the cost of a plan that divides probes and windows is not modelled",
+            hint="run it without a budget, or explain the query with wm.plan(drop=...)",
+        )
     if bound.is_aggregation:
         sheds = plan is not None and bool(build_drop_boxes(bound, plan))
         # A plan that sheds rows is a plan of the join below the estimates, not of the exact aggregation.

@@ -18,7 +18,7 @@ from watersmeet.algebra.render import html_code, html_paragraph, html_table
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.errors import InputError
 from watersmeet.operators.aggregate.config import build_aggregate_config
-from watersmeet.operators.shed.sampling import build_drop_boxes
+from watersmeet.operators.shed.sampling import build_samplers
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
@@ -261,7 +261,7 @@ def make_job(
 
 
 def _refuse_impossible_plan(bound: BoundQuery, plan: Plan) -> None:
-    sheds = bool(build_drop_boxes(bound, plan))
+    sheds = bool(build_samplers(bound, plan))
     if not bound.is_aggregation:
         compile_join_config(bound, plan)
     elif not sheds:  # an aggregation that sheds is estimated from a join, by any plan for joins

@@ -12,8 +12,8 @@ import pyarrow as pa
 import watersmeet as wm
 from tests.properties.test_shedding_restarts import check_restarts
 from watersmeet.errors import PlanError
-from watersmeet.operators.shed.aggregation import RoleShares
-from watersmeet.runtime.embedded import allocation
+from watersmeet.operators.shed import sampling
+from watersmeet.operators.shed.sampling import RoleShares
 from watersmeet.runtime.embedded.allocation import collect_allocated
 from watersmeet.runtime.embedded.run import run_batch_with_metrics
 
@@ -48,7 +48,7 @@ def check_allocated_pairs() -> None:
         }
         streams: Streams = {name: wm.stream(table, time="ts") for name, table in tables.items()}
         keeps = {
-            (name, role): allocation.make_role_drop_box(name, role, SHARES[name], seed).select_kept(tables[name])
+            (name, role): sampling.make_role_drop_box(name, role, SHARES[name], seed).select_kept(tables[name])
             for name in "ab"
             for role in ("probe", "window")
         }
@@ -71,7 +71,7 @@ def check_role_draws() -> None:
     """Check that half of the rows drawn for one role are also drawn for the other."""
     table = pa.table({"id": range(20_000)})
     probe, window = (
-        allocation.make_role_drop_box("a", role, RoleShares(0.5, 0.5), 3).select_kept(table)
+        sampling.make_role_drop_box("a", role, RoleShares(0.5, 0.5), 3).select_kept(table)
         for role in ("probe", "window")
     )
     assert abs(float((probe & window).mean()) - 0.25) < 0.02

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tests.properties.mutants import shedding_checks as checks
@@ -14,14 +13,15 @@ from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patc
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import build_group_outputs, build_join_below
+from watersmeet.operators.shed import allocation, sampling
 from watersmeet.operators.shed.aggregation import DIRECTION, AllocatedAggregation, ShedAggregation
+from watersmeet.operators.shed.allocation import AllocatedJoinOperator, AllocatedState
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.operators.shed.operator import SheddingAggregateOperator, SheddingState
+from watersmeet.operators.shed.sampling import RoleSampler
 from watersmeet.planner import aggregation_costs
 from watersmeet.planner.aggregation_costs import AggregationCosts
 from watersmeet.planner.costing_context import CostingContext
-from watersmeet.runtime.embedded import allocation
-from watersmeet.runtime.embedded.allocation import AllocatedJoinOperator, AllocatedState, RoleSampler
 from watersmeet.runtime.job import Job
 from watersmeet.runtime.planning import explain_run
 
@@ -130,7 +130,7 @@ def _pairs_independent(by_subset: Original) -> Original:
 
 def _kept_in_both(_: Original) -> Original:
     def keep_if_kept_twice(sampler: RoleSampler, table: Any) -> Any:
-        return np.all([box.select_kept(table) for box in sampler.boxes], axis=0)
+        return sampler.probe.select_kept(table) & sampler.window.select_kept(table)
 
     return keep_if_kept_twice
 
@@ -220,7 +220,7 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_allocated_estimates,
     ),
     (
-        single_patch_mutant("one draw for both roles", allocation, "make_role_drop_box", _one_draw),
+        single_patch_mutant("one draw for both roles", sampling, "make_role_drop_box", _one_draw),
         checks.check_role_draws,
     ),
     (

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.operators.shed.aggregation import RoleShares
+from watersmeet.operators.shed.sampling import RoleShares
 from watersmeet.planner.models.kang_limited import CPU_STRATEGIES, MEMORY_STRATEGIES, LimitedJoin
 from watersmeet.runtime.embedded.allocation import (
     BEST,

@@ -58,6 +58,7 @@ from watersmeet.operators.shed.groups import (
     build_result_fields,
     estimate_groups,
 )
+from watersmeet.operators.shed.sampling import PROBE, WINDOW, RoleShares
 from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
@@ -65,7 +66,6 @@ Int64s = NDArray[np.int64]
 ROW, TIME = "\0row", "\0time"
 #: Column of a combination: number of the probing input. No user column has such a name.
 DIRECTION = "\0direction"
-PROBE, WINDOW = "probe", "window"
 #: XORed with the identities of the second stream, so that equal rows of the two streams have different identities.
 _SECOND_STREAM = 0x5BD1E9955BD1E995
 
@@ -109,12 +109,6 @@ def add_hidden_columns(input_batch: InputBatch, identity: Sequence[str] | None =
     identified = input_batch.table if identity is None else input_batch.table.select(list(identity))
     table = input_batch.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
     return InputBatch(table.append_column(TIME, pa.array(input_batch.times, pa.int64())), input_batch.times)
-
-
-def declare_hidden_fields(source: BoundSource) -> BoundSource:
-    """Declare the columns that `add_hidden_columns` appends to the rows of a stream."""
-    hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
-    return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
 
 
 def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
@@ -260,18 +254,6 @@ class ShedAggregation:
             keep = self.config.keep[source.alias]
             if source.is_stream and keep < 1:
                 yield SampledInput(source.schema.name, keep, table[f"{ROW} {source.alias}"].to_numpy())
-
-
-@dataclass(frozen=True, slots=True)
-class RoleShares:
-    """Kept shares of one stream: of the rows that probe, and of the rows that its window holds."""
-
-    probe: float = 1.0
-    window: float = 1.0
-
-    @property
-    def keep_all_rows(self) -> bool:
-        return self.probe == self.window == 1
 
 
 @dataclass

@@ -82,6 +82,85 @@ class DropBox:
         return hashes < self.hash_limit if self.is_dropping else np.ones(hashes.size, np.bool_)
 
 
+@dataclass(frozen=True, slots=True)
+class RoleShares:
+    """Kept shares of one stream: of the rows that probe, and of the rows that its window holds."""
+
+    probe: float = 1.0
+    window: float = 1.0
+
+    @property
+    def keep_all_rows(self) -> bool:
+        return self.probe == self.window == 1
+
+
+PROBE, WINDOW = "probe", "window"
+
+
+def make_role_drop_box(stream: str, role: str, shares: RoleShares, seed: int) -> DropBox:
+    """Return the drop box of a stream's rows in one role.
+
+    Seeds differ by role, so a row's two draws are independent.
+    """
+    return DropBox(stream, shares.probe if role == PROBE else shares.window, xxhash64_definition(role.encode(), seed))
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSampler:
+    """Keeps the rows of a stream that are kept in at least one role. A row draws once for each of its two roles.
+
+    With `counts_all`, the rows of a ROWS window are counted whether they are kept or not, so none is removed before
+    the operator. The ledger still counts rows without a role as shed.
+    """
+
+    probe: DropBox
+    window: DropBox
+    counts_all: bool = False
+
+    @property
+    def is_dropping(self) -> bool:
+        return self.probe.is_dropping and self.window.is_dropping
+
+    def select_kept(self, table: pa.Table) -> NDArray[np.bool_]:
+        return self.probe.select_kept(table) | self.window.select_kept(table)
+
+
+def build_role_samplers(bound: BoundQuery, plan: Plan) -> tuple[RoleSampler, ...]:
+    """Return the samplers of the two streams of a plan with an allocation; refuse queries that cannot have one.
+
+    They are by input. A plan without an allocation has none.
+    """
+    if not plan.is_allocated:
+        return ()
+    names = [source.schema.name for source in bound.sources]
+    if len(names) != 2 or len(set(names)) != 2 or not all(source.is_stream for source in bound.sources):
+        raise PlanError(
+            "probes and windows are divided between two different streams",
+            hint="other queries drop rows by wm.plan(drop=...)",
+        )
+    streams = {source.alias: source.schema.name for source in bound.sources}
+    probe, window = (
+        {_resolve_stream(bound, streams, given): share for given, share in shares}
+        for shares in (plan.probe, plan.window)
+    )
+    samplers = []
+    for source in bound.sources:
+        shares = RoleShares(probe.get(source.schema.name, 1.0), window.get(source.schema.name, 1.0))
+        probing, stored = (
+            make_role_drop_box(source.schema.name, role, shares, plan.drop_seed) for role in (PROBE, WINDOW)
+        )
+        counted = source.window is not None and source.window.row_limit is not None
+        samplers.append(RoleSampler(probing, stored, counted))
+    return tuple(samplers)
+
+
+def build_samplers(bound: BoundQuery, plan: Plan) -> dict[str, DropBox | RoleSampler]:
+    """Return what samples each stream, by its name: a drop box, or the roles of an allocation."""
+    roles = build_role_samplers(bound, plan)
+    by_role = {source.schema.name: each for source, each in zip(bound.sources, roles, strict=False)}
+    return {**build_drop_boxes(bound, plan), **by_role}
+
+
 def build_drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
     """Return the drop boxes of a plan by stream name; a stream without a box keeps all its rows.
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.errors import InternalError
+from watersmeet.errors import InputError, InternalError, listing
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
@@ -82,6 +82,11 @@ def restore_state(config: JoinConfig, saved: Sequence[SavedPart], *, in_segments
 
     With `in_segments`, the restored state is saved in segments, which are the parts.
     """
+    if foreign := sorted({part.kind for part in saved} - {PANE, WAITING, COUNTER}):
+        raise InputError(
+            f"the saved state is of another plan: it has {listing(foreign)}",
+            hint="start again with a new checkpoint, or with the plan of that run",
+        )
     empty = empty_state(config, in_segments=in_segments)
     return JoinState(
         tuple(

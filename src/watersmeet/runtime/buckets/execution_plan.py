@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.errors import InternalError
+from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.merging import build_merge_config
 from watersmeet.operators.build import build_estimation_config, build_operator
@@ -80,6 +80,10 @@ def build_execution_plan(
     A ROWS window counts the rows of a whole stream, so a query with one runs in a single bucket. `log` has the plans
     of later batches. `stats` are declared statistics. `checkpoint` stores the grid of a streaming query.
     """
+    if plan is not None and plan.is_allocated:
+        raise PlanError(
+            "a plan that divides probes and windows runs in this process only", hint="on Spark, use wm.plan(drop=...)"
+        )
     if bound.is_aggregation and plan is not None and build_drop_boxes(bound, plan):
         return _build_shedding_aggregation(bound, sources, plan, partitions)
     plan = choose_spark_plan(bound, sources, plan, stats)

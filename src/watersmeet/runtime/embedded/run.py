@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
@@ -29,7 +30,7 @@ from watersmeet.operators.protocol import (
     SavedPart,
     exhaust,
 )
-from watersmeet.operators.shed.sampling import RowSampler, build_drop_boxes
+from watersmeet.operators.shed.sampling import RoleSampler, RowSampler, build_samplers
 from watersmeet.operators.window_join.admission import shed_rows
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, WorkCounters
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
@@ -68,6 +69,7 @@ class EmbeddedRun:
     saved_every_batch: bool = False  # to a checkpoint, so expired rows are evicted before they are written
     checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
     pull: str = ROUNDS
+    late_before_us: int = -FOREVER_US  # rows of the last batch before this time were late
 
     def __repr__(self) -> str:
         return f"Run({self._describe()}, plan={self.config.plan!r})"
@@ -146,7 +148,7 @@ class EmbeddedRun:
         clock = Clock(
             self.watermark.value_us, FOREVER_US if last else next_watermark.value_us, next_watermark.largest_us
         )
-        before = self.state
+        before, self.late_before_us = self.state, self.watermark.value_us
         with on_cores(os.cpu_count() or 1):
             results, (self.state, counters) = exhaust(self.operator.advance(before, input_batches, clock))
         if self.saved_every_batch:
@@ -155,7 +157,7 @@ class EmbeddedRun:
         self.tally.add(counters.tally)
         if self.planner is not None:
             self.planner.record_work(sum(counters.arrived), counters.tally)
-        self._update_ledger(counters, {name: len(rows[name]) - len(passed[name]) for name in rows})
+        self._update_ledger(counters, rows, passed)
         return results
 
     def replan(self, plan: Plan) -> None:
@@ -228,16 +230,30 @@ class EmbeddedRun:
 
     def _switch_plan(self, plan: Plan) -> None:
         self.operator, self.state = self.operator.replan(self.state, plan)
-        self.boxes = build_drop_boxes(self.bound, plan)
+        self.boxes = build_samplers(self.bound, plan)
 
     def _shed_rows(self, name: str, batch: InputBatch) -> InputBatch:
-        return shed_rows(batch, self.boxes[name], self.watermark.value_us) if name in self.boxes else batch
+        box = self.boxes.get(name)
+        if box is None or (isinstance(box, RoleSampler) and box.counts_all):
+            return batch
+        return shed_rows(batch, box, self.watermark.value_us)
 
-    def _update_ledger(self, counters: BatchCounters, shed: Mapping[str, int]) -> None:
+    def _count_shed_rows(self, name: str, rows: InputBatch, passed: InputBatch) -> int:
+        """Count the rows that are shed: those that did not pass, or, in a ROWS window, those without a role."""
+        box = self.boxes.get(name)
+        if isinstance(box, RoleSampler) and box.counts_all:
+            return int(np.count_nonzero(~box.select_kept(rows.table) & (rows.times >= self.late_before_us)))
+        return len(rows) - len(passed)
+
+    def _update_ledger(
+        self, counters: BatchCounters, rows: Mapping[str, InputBatch], passed: Mapping[str, InputBatch]
+    ) -> None:
         self.batch_ledger = {}
         for i in self.config.stream_inputs:  # a self join reads its stream once per alias: the same rows each time
-            name, late, passed = self.config.inputs[i].name, counters.late[i], counters.arrived[i]
-            self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
+            name, late = self.config.inputs[i].name, counters.late[i]
+            arrived = len(rows[name]) if name in rows else 0
+            shed = self._count_shed_rows(name, rows[name], passed[name]) if name in rows else 0
+            self.batch_ledger[name] = Ledger(arrived, arrived - shed - late, shed, late)
         for name, entry in self.batch_ledger.items():
             self.ledger.setdefault(name, Ledger()).add(entry)
 
@@ -292,7 +308,7 @@ def start_bound_run(
     planner = None
     if bound.is_aggregation:
         # A starting plan without drop rates is for joins only.
-        if starting_plan is not None and starting_plan.plan.drop:
+        if starting_plan is not None and starting_plan.plan.sheds:
             plan = starting_plan.plan
         starting_plan = None
     known: Mapping[str, StreamStats] = stats or {}
@@ -311,7 +327,7 @@ def start_bound_run(
         every_row=every_row,
         saved_every_batch=saved_every_batch,
     )
-    run = run_operator(bound, operator, sources, build_drop_boxes(bound, plan))
+    run = run_operator(bound, operator, sources, build_samplers(bound, plan))
     run.planner, run.stats, run.saved_every_batch, run.pull = planner, known, saved_every_batch, pull
     log_run_started("embedded", bound.query, sources, run.config.plan)
     return run

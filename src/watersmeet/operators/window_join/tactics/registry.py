@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError, PlanError, listing
-from watersmeet.operators.shed.sampling import build_drop_boxes
+from watersmeet.operators.shed.sampling import build_samplers
 from watersmeet.operators.window_join import tactics
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.join_tree import TREE
@@ -53,7 +53,7 @@ def compile_join_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     function fills the rest from the query alone.
     """
     _refuse_early_aggregation(plan)
-    build_drop_boxes(bound, plan)
+    build_samplers(bound, plan)
     tactic = find_tactic(plan)
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="remove the tree or the algorithm from the plan")
