@@ -1,8 +1,9 @@
 """Memory of a plan: rows in the windows, expired rows that are not evicted yet, stored results, and indexes.
 
-The sizes of indexes are those of the kernels' arrays. A hash index has a start and an end per bucket, and the row, the
-value and the bucket of each row. A tree has an arena of nodes, large enough whatever the inserts and removes before. A
-grouped run has a directory, its keys, and the rows and times of each group.
+The sizes of indexes are those of the kernels' arrays. Nested loops keep room for as many rows again. A hash index has
+places for twice its rows and buckets, five words per bucket, and the bucket of each row. A tree has an arena of nodes,
+large enough whatever the inserts and removes before. A grouped run has a directory, its keys, and the rows and times of
+each group.
 
 The third paper measured 5 % more memory for a hash index and 10 % more for a B+tree than for a T-tree. Here the order
 depends on the buckets and on the size of the nodes.
@@ -27,10 +28,12 @@ from watersmeet.planner.workload import InputEstimate, Workload
 
 #: Bytes of a word: all arrays of indexes are int64, except the row numbers and slots of grouped runs.
 WORD_BYTES = 8
-#: Bytes of a hash bucket: its start and its end.
-BUCKET_BYTES = 2 * WORD_BYTES
-#: Bytes of a row in a hash index: its number, its value and its bucket.
-HASHED_ROW_BYTES = 3 * WORD_BYTES
+#: Bytes of a hash bucket: five words of its range, and two places, each with a row and its value.
+BUCKET_BYTES = 9 * WORD_BYTES
+#: Bytes of a row in a hash index: its bucket, and two places.
+HASHED_ROW_BYTES = 5 * WORD_BYTES
+#: Room that nested loops keep for rows, by the rows of the window and of a batch.
+ROOM_FACTOR = 2
 #: Bytes of a row laid out for nested loops, besides its values: its time, its end and its place among the arrivals.
 LAID_OUT_ROW_BYTES = 3 * WORD_BYTES
 #: Bytes of a row in a grouped run: two slots of the directory and its number, all int32, and its time.
@@ -92,7 +95,8 @@ def loop_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator
     """Yield the bytes of windows laid out for nested loops, and of their lists, hash indexes and trees."""
     default = find_tactic(plan).parts.default_index
     for source in config.inputs:
-        rows = workload.filled_rows(config, source.number)
+        arriving = workload.inputs[source.number].kept_per_s.value * workload.arrivals.batch_s
+        rows = ROOM_FACTOR * (workload.filled_rows(config, source.number) + arriving)
         ranges = _list_ranges(config, source.alias)
         index = plan.index(source.alias) or default(keyed=bool(source.keys))
         # One column answers a probe: a key, or in a tree a range.
@@ -116,7 +120,7 @@ def index_bytes(index: Index, rows: float) -> float:
     """Return the bytes of an index of a window of this size.
 
     >>> index_bytes(Index("list"), 1000), index_bytes(Index("hash", 100), 1000)
-    (0.0, 25600.0)
+    (0.0, 47200.0)
     >>> index_bytes(Index("btree", 100), 1000), index_bytes(Index("ttree", 100), 1000)
     (35256.0, 34440.0)
     """
