@@ -22,7 +22,7 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
 
 #: Intervals to try, as shares of the shortest window.
-SHARES = tuple(2.0**-step for step in range(10))
+SHARES = tuple(2.0**-step for step in range(14))
 
 #: Up to this number of inputs all intervals are tried, and the neighbours of the best one; above, every other interval.
 MAX_REFINED_INPUTS = 5
