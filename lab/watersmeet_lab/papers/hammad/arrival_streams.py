@@ -40,7 +40,7 @@ def toggling_arrivals(
 ) -> ArrivalSequence:
     """Generate steady streams, and a last one that starts at the low rate and toggles every `rows_per_toggle` rows."""
     rng = np.random.default_rng(0)
-    # The last stream has at most `rows` rows in the result, so that many gaps are enough.
+    # The last stream has at most `rows` rows in the result, so `rows` gaps are enough.
     means = np.where(np.arange(rows) // rows_per_toggle % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
     seconds = 1.1 * rows / sum(steady_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in steady_per_s]

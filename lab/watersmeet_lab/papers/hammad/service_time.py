@@ -1,7 +1,7 @@
-"""Service time per tuple, averaged over batches of 1,000: the CPU time of the streaming join for a batch.
+"""Service time per tuple: CPU time of the streaming join for a batch of 1,000 tuples, divided by 1,000.
 
 The operator runs as in a query: rows enter its windows and buffers, expired rows leave, and results are emitted with
-one column. Nothing is subtracted. Comparisons are exact.
+one column. The time includes all of this work. Comparisons are counted, not estimated.
 """
 
 from __future__ import annotations
@@ -38,19 +38,22 @@ FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class StreamingJoin:
-    """An algorithm as a user runs it: one or more queries over the same streams, such as both directions of a path."""
+    """An algorithm as a user runs it: one or more queries over the same streams.
+
+    A path join in both directions is two queries.
+    """
 
     configs: tuple[JoinConfig, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTimes:
-    """Microseconds and comparisons per tuple, by block.
+    """Microseconds and comparisons per tuple, by block. `block_ends` counts the tuples up to the end of each block.
 
     `out_of_window_share` is the share of the rows read that are outside the window.
     """
 
-    tuples: tuple[float, ...]
+    block_ends: tuple[float, ...]
     us_per_tuple: tuple[float, ...]
     comparisons: tuple[float, ...]
     out_of_window_share: float = 0.0
@@ -109,16 +112,16 @@ def measure_service_times(
                 seconds, compared, touched = run.advance(arrivals, start, start + block)
                 spent[name][at] = min(spent[name][at], seconds)
                 work[name].append((compared / block, touched / block))
-    places = tuple(float(start + block) for start in starts)
-    return {name: _to_service_times(places, spent[name], work[name], block) for name in chosen}
+    block_ends = tuple(float(start + block) for start in starts)
+    return {name: _to_service_times(block_ends, spent[name], work[name], block) for name in chosen}
 
 
 def _to_service_times(
-    places: tuple[float, ...], seconds: np.ndarray, work: list[tuple[float, float]], block: int
+    block_ends: tuple[float, ...], seconds: np.ndarray, work: list[tuple[float, float]], block: int
 ) -> ServiceTimes:
     comparisons, touched = (tuple(column) for column in zip(*work, strict=True))
     share = 1 - sum(comparisons) / sum(touched) if sum(touched) else 0.0
-    return ServiceTimes(places, tuple((1e6 * seconds / block).tolist()), comparisons, share)
+    return ServiceTimes(block_ends, tuple((1e6 * seconds / block).tolist()), comparisons, share)
 
 
 class StreamRun:
@@ -133,14 +136,14 @@ class StreamRun:
     def advance(self, arrivals: ArrivalSequence, start: int, stop: int) -> tuple[float, float, float]:
         """Join a block of tuples; return CPU seconds, rows compared and rows read."""
         batches = _split_streams(arrivals, start, stop)
-        following_us = int(arrivals.times[stop - 1])
+        next_watermark_us = int(arrivals.times[stop - 1])
         began = time.process_time()
         stepped: list[BatchResult] = [
-            join_batch(config, state, batches, self.watermark_us, following_us)
+            join_batch(config, state, batches, self.watermark_us, next_watermark_us)
             for config, state in zip(self.configs, self.states, strict=True)
         ]
         seconds = time.process_time() - began
-        self.states, self.watermark_us = [each.state for each in stepped], following_us
+        self.states, self.watermark_us = [each.state for each in stepped], next_watermark_us
         self.results += sum(each.counters.results for each in stepped)
         tallies = [each.counters.tally for each in stepped]
         compared, touched = (sum(float(getattr(t, name).sum()) for t in tallies) for name in ("comparisons", "touched"))

@@ -1,8 +1,8 @@
 """Flat arrays that the aggregation kernels work on, grouped and named.
 
 A probe finds entries. An entry is one row of a window. On an input that aggregates early, an entry is all rows that
-share the join keys and every attribute that is read later. The entries of all inputs share the same arrays. Numbers of
-removed entries are reused.
+share the join keys and every attribute that is read later. The entries of all inputs share the same arrays. The
+number of a removed entry is given to a new one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EntryDirectories(NamedTuple):
 
     classes: Int64s  # 2-D, [directory, place]: key class, padded with −1
     input_directories: Int64s  # 2-D, [input, place]: directory, padded with −1
-    slots: Int64s  # 2-D: [directory, slot]; as many as a power of two
+    slots: Int64s  # 2-D: [directory, slot]; the number of slots is a power of two
     node_codes: Int64s  # 3-D: [directory, node, place]
     head: Int64s  # 2-D: [directory, node]
     nodes: Int64s  # nodes in use
@@ -151,7 +151,7 @@ class AggregationSet(NamedTuple):
     progress: Int64s
 
 
-# Places of `progress`: how many groups are dirty, and the open instant (−1: none).
+# Places of `progress`: how many groups are dirty, and the instant whose changes are being added (−1: none).
 DIRTY, OPEN = 0, 1
 
 
