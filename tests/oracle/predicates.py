@@ -3,7 +3,8 @@
 - A row fails its source if any predicate that reads this source alone is false or NULL. No other expression is
   evaluated on it.
 - A predicate over several sources may contain parts that read only this source. Such a part is evaluated on every row
-  that does not fail, unless a CASE, AND, OR or COALESCE can skip it. An error there counts even if the row matches no other.
+  that does not fail, unless a CASE, AND, OR or COALESCE can skip it. An error there counts even if the row matches no
+  other.
 - A combination fails if any predicate is false or NULL. An error counts only on a combination that does not fail.
 """
 

@@ -41,8 +41,8 @@ def figure_14(effort: Effort) -> Exhibit:
         + "; ".join(f"{label}: {', '.join(f'{rate:g}' for rate in rates)}" for label, rates in RATES.items())
         + ". Each direction is a query of its own. NLW-join goes along the path, with a period on one side of each "
         "row. LCA joins with each stream's largest derived window and refines. The streaming operator, batches of "
-        "1,000 tuples; times include all its work. Steps of 250 ms were tried first and gave neither of the paper's rankings; "
-        "the verdicts rest on the steps of 20 ms, added after that.",
+        "1,000 tuples; times include all its work. Steps of 250 ms were tried first and gave neither of the paper's "
+        "rankings; the verdicts rest on the steps of 20 ms, added after that.",
         tuple(_claims(measured)),
         (_table(measured),),
         (_plot(measured),),
