@@ -6,18 +6,19 @@ memory that the query may use. `shed` allows it to drop rows that exceed them. `
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Never, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, NestedPairs, Plan, parse_tree
 from watersmeet.algebra.query import EmitMode, Query
-from watersmeet.errors import InputError, listing
+from watersmeet.errors import InputError, PlanError, listing
 from watersmeet.metrics import BatchMetrics, Ledger
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
@@ -326,8 +327,9 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
     drop_seed: int = 0,
     probe: Mapping[str, float] | None = None,
     window: Mapping[str, float] | None = None,
+    **unknown: Never,
 ) -> Plan:
-    """Return a plan to pin: an algorithm by its name, and its options.
+    """Return a plan to pin: an algorithm by its name, and its knobs.
 
     `order` is one probe order for all origins, or one per origin. `indexes` is list, hash(b), btree(n) or ttree(n) per
     source. `evaluate` and `expire` are intervals, 0 for eager. `tree` nests sources in pairs. `early` names sources to
@@ -338,6 +340,9 @@ def plan(  # noqa: PLR0913 - keyword-only options of a query
     >>> plan("eager-hash", order=["a", "b"], indexes={"a": "hash(5)"}).index("a")
     Index(kind='hash', size=5)
     """
+    if unknown:
+        knobs = [name for name in inspect.signature(plan).parameters if name != "unknown"]
+        raise PlanError(f"a plan has no {listing(list(unknown))}", hint=f"it has: {listing(knobs)}")
     per_origin = order if isinstance(order, Mapping) else {}
     return Plan(
         algorithm=algorithm,

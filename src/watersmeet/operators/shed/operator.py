@@ -75,7 +75,8 @@ class SheddingAggregateOperator:
     def restore(self, saved: Sequence[SavedPart]) -> SheddingState:
         estimates = [part for part in saved if part.kind in (INSTANTS, COMBINATIONS)]
         windows = [part for part in saved if part.kind not in (INSTANTS, COMBINATIONS)]
-        return SheddingState(self.join.restore(windows), restore_estimates(self.shed, estimates))
+        restored = restore_estimates(self.shed, estimates)  # first, because it names the format of an earlier version
+        return SheddingState(self.join.restore(windows), restored)
 
     def replan(self, state: SheddingState, plan: Plan) -> tuple[SheddingAggregateOperator, SheddingState]:
         """Return the operator with another plan. Drop rates stay, because estimates need one share per stream."""

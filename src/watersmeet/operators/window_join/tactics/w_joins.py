@@ -383,7 +383,8 @@ class StagedScans:
         extend = extend_sweep if kernel.is_sweep else extend_nested
         checked_from = 0 if kernel.knows_windows else streams - 2
         compared = tally.comparisons if kernel.knows_windows else np.zeros_like(tally.comparisons)
-        room = max(MAX_MATCHES, int(np.diff(rows.offsets).max()))
+        # A partial match grows by at most the rows of one buffer; the buffers have room for more rows than they hold.
+        room = max(MAX_MATCHES, int((rows.tail - rows.offsets[:-1]).max()))
         following = 0
         while following < partials.shape[1]:
             out, touched = np.empty((streams + 1, room), np.int32), tally.touched.copy()
