@@ -84,7 +84,8 @@ def test_follow_waits_for_the_first_files_and_ctrl_c_stops_cleanly_and_only_our_
     assert process.returncode == 130
     where = f"rerun the same command to resume; checkpoint: {tmp_path / 'ckpt'}"
     lines = remove_progress_lines(stderr).splitlines()
-    assert (stdout, lines) == ("", ["stopped: 10 result rows", where])
+    hint = "Ctrl-C finishes the current batch and stops."  # it follows the address of the dashboard
+    assert (stdout, lines) == ("", [hint, "stopped: 10 result rows", where])
     events = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
     assert events[:4] == ["waiting_for_files", "run_started", "plan_chosen", "batch_done"]
 
