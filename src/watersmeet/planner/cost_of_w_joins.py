@@ -52,6 +52,9 @@ _SLOWEST_STREAMS = 6
 #: tests the time of each row, too, and a sweep compares its code only.
 SCAN_FACTOR, SWEEP_FACTOR = 1.5, 1.25
 
+#: Time to test a row that no key selects, relative to nested loops. Measured with a band predicate.
+KEYLESS_FACTOR = 0.3
+
 
 @dataclass(frozen=True, slots=True)
 class LoopWork:
@@ -130,13 +133,19 @@ class WJoinModel:
                     touched=_mean(scanned * np.maximum(rows, self._rates[target] * self._held_s(origin, target))),
                     compared=_mean(scanned * rows),
                     matches=_mean(matches) * self.workload.residual_share(known, target),
-                    evaluate_s=self._loops_model.outside_kernel_s(known, target, _mean(matches)),
+                    evaluate_s=self._loops_model.outside_kernel_s(known, target, _mean(matches))
+                    + self._keyless_test_s(known, target) * _mean(scanned * rows),
                 )
             )
             ages[target] = youngest + _spread_points(depth) * length
             equal_share = self.workload.key_share(self.config, known, target)
             partials = partials * rows * equal_share * self.workload.residual_share(known, target)
         return found
+
+    def _keyless_test_s(self, known: frozenset[int], target: int) -> float:
+        """Return the seconds to test one row of a loop that no key narrows."""
+        is_keyed = self.config.classes.find_connections(target, sorted(known))
+        return 0.0 if is_keyed else KEYLESS_FACTOR * self.profile.scan_s
 
     def loops_s(self, loops: list[LoopWork]) -> float:
         """Estimate the seconds of the loops of an origin, per new row."""
