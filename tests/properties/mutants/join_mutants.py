@@ -245,7 +245,7 @@ def _never_ending(take_step: Original) -> Original:
 
 
 def _counted_per_alias(account: Original) -> Original:
-    def count_per_alias(run: Any, counters: Any, shed: Any) -> None:
+    def count_per_alias(run: Any, counters: Any, rows: Any, passed: Any) -> None:
         for i in run.config.stream_inputs:
             entry = run.ledger.setdefault(run.config.inputs[i].name, Ledger())
             entry.arrived += counters.arrived[i]

@@ -105,8 +105,8 @@ def _last_untested(_: Original) -> Original:
 
 
 def _sides_swapped(thetas: Original) -> Original:
-    def swap_sides(config: Any, reach: Any, numbers: Any) -> Any:
-        right = thetas(config, reach, numbers)
+    def swap_sides(config: Any, live: Any) -> Any:
+        right = thetas(config, live)
         return right._replace(left=right.right, left_at=right.right_at, right=right.left, right_at=right.left_at)
 
     return swap_sides
