@@ -74,7 +74,7 @@ def test_an_explanation_a_run_and_a_job_say_the_main_facts_in_one_line() -> None
     job = wm.job(QUERY, STREAMS, budget=wm.Budget(processors=2), shed=True)
     assert repr(job) == (
         "Job('SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] …', ['a', 'b'], "
-        "budget=Budget(processors=2, headroom=0.0, memory_bytes=None, objective='cpu'), shed=True)"
+        "budget=Budget(processors=2, headroom=0.0, memory_bytes=None, objective='cpu', delay_s=0.0), shed=True)"
     )
     for value in (about, run, job):
         assert "\n" not in repr(value)

@@ -281,7 +281,7 @@ def parse_budget(
     """Return the budget that the options declare, or None if they declare none.
 
     >>> parse_budget(2.0, 0.25, "500 MB")
-    Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0, objective='cpu')
+    Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0, objective='cpu', delay_s=0.0)
     """
     if processors is None and not headroom and memory is None and objective is None:
         return None

@@ -279,7 +279,7 @@ def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float, *
 
     >>> touched_rows(Index("hash", 5), "hash", held_rows=1000, equal_rows=0)
     200.0
-    >>> touched_rows(Index("hash", 50), "hash", held_rows=1000, equal_rows=20, spread=True)
+    >>> touched_rows(Index("hash", 50), "hash", held_rows=1000.0, equal_rows=20.0, spread=True)
     20.0
 
     """
