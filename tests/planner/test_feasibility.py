@@ -93,7 +93,7 @@ def test_time_windows_are_shed_to_fit_the_memory() -> None:
 
 
 def test_dropping_does_not_shrink_full_rows_windows() -> None:
-    now, plans = scarce(COUNTED, 1, memory_part=0.5)
+    now, plans = scarce(COUNTED, 1, memory_part=0.05)  # less than the rows alone need, without any index
     with pytest.raises(PlanError, match="ROWS windows stay full"):
         find_approximation(now, plans)
 

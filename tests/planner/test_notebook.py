@@ -31,6 +31,6 @@ def test_names_are_text_in_every_display() -> None:
     query = wm.sql(
         f"SELECT a.k FROM {QUOTED} [RANGE 1 SECOND] AS a, b [RANGE 1 SECOND] AS {QUOTED} WHERE a.k = {QUOTED}.k"
     )
-    explanation = wm.explain(query, {NASTY: wm.stats(rate=1), "b": wm.stats(rate=1)})
+    explanation = wm.explain(query, {NASTY: wm.stats(rate=1), "b": wm.stats(rate=1)}, plan=wm.plan("runs"))
     for value in (query, explanation, explanation.plan, wm.plan("eager-hash", indexes={NASTY: "hash(5)"})):
         assert "&lt;script&gt;" in _render_html(value)
