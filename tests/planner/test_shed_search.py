@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from random import Random
 
@@ -33,13 +32,11 @@ def build_chain(streams: int) -> tuple[str, dict[str, wm.StreamStats]]:
     return f"SELECT a.x FROM {sources} WHERE {equalities}", stats
 
 
-def explain_half(streams: int) -> tuple[wm.Explanation, float]:
-    """Explain a chain with half the CPU it needs; return the seconds that took, too."""
+def explain_half(streams: int) -> wm.Explanation:
+    """Explain a chain with half the CPU it needs."""
     query, stats = build_chain(streams)
     needed = wm.explain(query, stats, budget=wm.Budget(processors=1e9)).chosen.cost.cpu_per_s
-    start = time.process_time()
-    about = wm.explain(query, stats, budget=wm.Budget(processors=needed / 2))
-    return about, time.process_time() - start
+    return wm.explain(query, stats, budget=wm.Budget(processors=needed / 2))
 
 
 def search_slowly(context: CostingContext, plans: list[Plan], starts: int, seed: int) -> float:
@@ -65,11 +62,10 @@ def search_slowly(context: CostingContext, plans: list[Plan], starts: int, seed:
 
 @pytest.mark.parametrize(("streams", "starts"), [(6, 4), (8, 2)])
 def test_a_chain_of_many_streams_keeps_what_a_slow_search_keeps(streams: int, starts: int) -> None:
-    about, took_s = explain_half(streams)
+    about = explain_half(streams)
     assert about.remedies is not None
     found = about.remedies.approximation
     assert found is not None
-    assert took_s < 6, "three seconds, and as much again on a busy machine"
     keep = dict(found.keep)
     assert max(keep.values()) / min(keep.values()) > 1.3, "streams differ, so their shares do"
     assert about.budget.load(found.costed.cost) <= 1
@@ -81,7 +77,7 @@ def test_a_chain_of_many_streams_keeps_what_a_slow_search_keeps(streams: int, st
 
 def test_half_the_cpu_of_a_chain_keeps_more_than_a_third_of_its_output() -> None:
     """Equal rates for all streams kept a twelfth of the output of six streams, and a nineteenth of eight."""
-    shares = [explain_half(streams)[0].remedies.approximation.share_of_output for streams in (6, 8)]  # type: ignore[union-attr]
+    shares = [explain_half(streams).remedies.approximation.share_of_output for streams in (6, 8)]  # type: ignore[union-attr]
     assert shares[0] > 0.36
     assert shares[1] > 0.47
 

@@ -24,8 +24,8 @@ from watersmeet.planner.workload import Workload
 #: Intervals to try, as shares of the shortest window.
 SHARES = tuple(2.0**-step for step in range(14))
 
-#: Up to this number of inputs all intervals are tried, and the neighbours of the best one; above, every other interval.
-MAX_REFINED_INPUTS = 5
+#: With more inputs a plan gets the default interval, because each interval costs a search of all probe orders.
+MAX_SEARCHED_INPUTS = 5
 
 
 def search_interval(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan | None:
@@ -33,18 +33,16 @@ def search_interval(config: JoinConfig, workload: Workload, profile: Profile, pl
     default_us = lazy_interval_us(config)
     if default_us is None:
         return None
+    if len(config.inputs) > MAX_SEARCHED_INPUTS:
+        return set_interval(plan, default_us)
 
     def cpu_per_s(interval_us: int) -> float:
         lazy = set_interval(plan, interval_us)
         return math.fsum(part.cpu_per_s for part in predict_loops(config, workload, profile, lazy).operators)
 
-    is_small = len(config.inputs) <= MAX_REFINED_INPUTS
-    shares = SHARES if is_small else SHARES[1::2]
     window_us = default_us / LAZY_SHARE
-    found = choose_cheapest(cpu_per_s, [share * window_us for share in shares])
-    if is_small:
-        found = choose_cheapest(cpu_per_s, [found, found / math.sqrt(2), found * math.sqrt(2)])
-    return set_interval(plan, found)
+    found = choose_cheapest(cpu_per_s, [share * window_us for share in SHARES])
+    return set_interval(plan, choose_cheapest(cpu_per_s, [found, found / math.sqrt(2), found * math.sqrt(2)]))
 
 
 def choose_cheapest(cpu_per_s: Callable[[int], float], intervals_us: list[float]) -> int:
