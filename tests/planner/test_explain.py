@@ -65,10 +65,12 @@ def test_a_budget_that_is_too_small_is_reported_with_the_numbers() -> None:
 
 def test_the_explanation_is_json_and_lists_the_plans_that_lost_by_cost() -> None:
     explanation = json.loads(json.dumps(wm.explain(TWO_WAY, STATS, all_plans=True).to_dict()))
-    costs = [each["cost"]["cpu_per_s"] for each in explanation["alternatives"]]
-    assert len(costs) > 10
-    assert costs == sorted(costs)
-    assert explanation["cost"]["cpu_per_s"] <= costs[0]
+    alternatives = explanation["alternatives"]
+    assert len(alternatives) > 10
+    # Plans that delay results come last, because the budget allows no delay.
+    ranks = [(each["plan"]["evaluate_us"] > 0, each["cost"]["cpu_per_s"]) for each in alternatives]
+    assert ranks == sorted(ranks)
+    assert explanation["cost"]["cpu_per_s"] <= ranks[0][1]
 
 
 def test_a_plan_can_be_taken_from_an_explanation_saved_and_pinned() -> None:
