@@ -20,6 +20,7 @@ from watersmeet_lab.bench.join_workloads import (
 )
 from watersmeet_lab.bench.nexmark import QUERIES, nexmark_workload
 from watersmeet_lab.bench.portable_joins import PortableJoin, SlidingWindow, ValueBand
+from watersmeet_lab.bench.range_workloads import RANGE_WORKLOADS
 
 #: Largest state, in rows, at which Spark and Flink run, on half of the machine's memory.
 MAX_PEER_STATE_ROWS = 2_000_000
@@ -111,6 +112,7 @@ CATALOGUE: dict[str, Callable[[float], JoinWorkload]] = {
 DUCKDB_ONLY: dict[str, Callable[[float], JoinWorkload]] = {
     "embedded": partial(common_key_workload, "embedded", 2, 4_000_000),
     "five-way-embedded": partial(common_key_workload, "five-way-embedded", 5, 1_000_000),
+    **RANGE_WORKLOADS,
 }
 
 

@@ -15,6 +15,7 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.registry import TACTICS, find_tactic
 from watersmeet.operators.window_join.tactics.tactic import Tactic
 from watersmeet.planner.cost_of_loops import predict_loops
+from watersmeet.planner.cost_of_ranges import predict_ranges
 from watersmeet.planner.cost_of_runs import predict_runs
 from watersmeet.planner.cost_of_trees import predict_tree
 from watersmeet.planner.cost_of_w_joins import GLOBAL_SCAN, GLOBAL_SWEEP, NESTED_SCAN, SWEEP, WINDOWLESS_SCAN
@@ -29,6 +30,7 @@ from watersmeet.planner.proposals import (
     indexed_windows,
     join_trees,
     nested_loops,
+    sorted_ranges,
     w_joins,
 )
 from watersmeet.planner.workload import Workload
@@ -55,6 +57,7 @@ class Algorithm:
 #: Proposals are made in the order of the rows; the first of two plans with the same cost wins.
 _ROWS = (
     Algorithm("runs", predict_runs, grouped_runs, run_indexes),
+    Algorithm("sorted-ranges", predict_ranges, sorted_ranges, run_indexes),
     Algorithm("naive-nlj", predict_loops, nested_loops),
     Algorithm("eager-nlj", predict_loops, nested_loops),
     Algorithm("lazy-nlj", predict_loops, nested_loops),

@@ -63,13 +63,13 @@ def test_every_pair_is_found_once_whichever_input_has_more_rows(sizes: list[tupl
 
 def test_no_run_is_built_of_rows_that_are_never_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
-    build = pane._build_run
+    build = pane.build_run
 
     def record_build(rows: Pane, classes: tuple[int, ...]) -> GroupedRun:
         built.append(len(rows))
         return build(rows, classes)
 
-    monkeypatch.setattr(pane, "_build_run", record_build)
+    monkeypatch.setattr(pane, "build_run", record_build)
     config = build_config()
     state = empty_state(config)
     for batch in range(3):

@@ -11,6 +11,7 @@ NULL side makes the comparison not true, so such rows match nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,24 @@ def is_orderable(kind: pa.DataType) -> bool:
         or pa.types.is_temporal(kind)
         or pa.types.is_boolean(kind)
     )
+
+
+def fill_with_zero(values: pa.Array[Any]) -> pa.Array[Any]:
+    """Return the values with zero in place of null. The zero of a time is its epoch.
+
+    >>> fill_with_zero(pa.array([None, 1], pa.date32())).cast(pa.int32()).to_pylist()
+    [0, 1]
+    """
+    if not values.null_count:
+        return values
+    zero: pa.Scalar[Any]
+    if pa.types.is_temporal(values.type):
+        zero = pa.array([0], pa.int32() if values.type.bit_width == 32 else pa.int64()).view(values.type)[0]
+    elif pa.types.is_decimal(values.type):
+        zero = pa.scalar(Decimal(0), values.type)
+    else:
+        zero = pa.scalar(0).cast(values.type, safe=False)
+    return values.fill_null(zero)
 
 
 def encode_ordered(values: pa.Array[Any]) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import accumulate_maximum, group_rows
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.join_predicates import encode_ordered
+from watersmeet.operators.window_join.join_predicates import encode_ordered, fill_with_zero
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -69,6 +69,7 @@ class Pane:
     stale_ends: int = field(default=0, compare=False)  # rows whose end was set after the access paths were built
     _runs: dict[tuple[int, ...], GroupedRun] = field(default_factory=dict, compare=False, repr=False)
     _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
+    _sorted_runs: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     _numbers: dict[object, RowNumbers] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -89,7 +90,7 @@ class Pane:
         """Return the access path for these equality classes, built at the first call."""
         found = self._runs.get(classes)
         if found is None:
-            found = self._runs[classes] = _build_run(self, classes)
+            found = self._runs[classes] = build_run(self, classes)
         return found
 
     def has_run(self, classes: tuple[int, ...]) -> bool:
@@ -101,9 +102,13 @@ class Pane:
         if found is None:
             values = evaluate(expr, lambda column: self.columns[column.name], len(self))
             valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-            filled = values if not values.null_count else values.fill_null(pa.scalar(0).cast(values.type, safe=False))
-            found = self._ranges[expr] = encode_ordered(filled), valid
+            found = self._ranges[expr] = encode_ordered(fill_with_zero(values)), valid
         return found
+
+    @property
+    def sorted_runs(self) -> dict[object, object]:
+        """Access paths in the order of values, by the conditions that they answer (`tactics.sorted_ranges`)."""
+        return self._sorted_runs
 
     def number_rows(self, owner: object, numbers: Int64s) -> None:
         """Note the numbers that the owner of derived data gave to the rows. Those of another owner are forgotten.
@@ -126,8 +131,15 @@ class Pane:
         """
         stale = self.stale_ends + changed
         if 4 * stale > len(self):
-            return replace(self, ends=ends, stale_ends=0, _runs={}, _ranges=self._ranges)
-        return replace(self, ends=ends, stale_ends=stale, _runs=dict(self._runs), _ranges=self._ranges)
+            return replace(self, ends=ends, stale_ends=0, _runs={}, _sorted_runs={}, _ranges=self._ranges)
+        return replace(
+            self,
+            ends=ends,
+            stale_ends=stale,
+            _runs=dict(self._runs),
+            _sorted_runs=dict(self._sorted_runs),
+            _ranges=self._ranges,
+        )
 
     def last_use_us(self, retention_us: int) -> int:
         """Return the last instant at which a row of the pane can still match a new row."""
@@ -188,13 +200,16 @@ def is_sorted(times: Int64s) -> bool:
     return bool(np.all(times[1:] >= times[:-1]))
 
 
-def _build_run(pane: Pane, classes: tuple[int, ...]) -> GroupedRun:
+def build_run(pane: Pane, classes: tuple[int, ...], chosen: Int32s | None = None) -> GroupedRun:
+    """Group the rows of a pane, or the chosen ones, by key."""
     if not classes:
-        all_rows = np.arange(len(pane), dtype=np.int32)
-        offsets = np.array([0, len(pane)], np.int32)
-        slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), all_rows
+        rows = np.arange(len(pane), dtype=np.int32) if chosen is None else chosen
+        offsets = np.array([0, rows.size], np.int32)
+        slots, group_keys = np.empty(0, np.int32), np.empty(0, np.int64)
     else:
-        slots, group_keys, offsets, rows = group_rows(pane.key(classes))
+        keys = pane.key(classes)
+        slots, group_keys, offsets, rows = group_rows(keys if chosen is None else keys[chosen])
+        rows = rows if chosen is None else chosen[rows]
     ends = _NO_TIMES if pane.ends is None else accumulate_maximum(gather_int64(pane.ends, rows), offsets)
     return GroupedRun(slots, group_keys, offsets, rows, gather_int64(pane.times, rows), ends)
 

@@ -77,7 +77,16 @@ def search_runs(
     tally: WorkCounters,
     derived: DerivedState,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
-    """Yield the matches of each origin in turn, by the batch rule.
+    """Yield the matches of each origin in turn, found by grouped runs."""
+    reaches = list_reaches(config, old, new, derived)
+    _build_runs(probed for origin, reach in reaches.items() for probed in _list_probed_panes(config, origin, reach))
+    yield from search_origins(config, reaches, tally, extend_by_run)
+
+
+def list_reaches(
+    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], derived: DerivedState
+) -> dict[int, Reach]:
+    """Return the panes that each origin may match, by the batch rule, without origins that match nothing.
 
     New rows of an input match old and new rows of inputs before it, and old rows of inputs after it. Any order of the
     inputs gives the same matches. The input with the most new rows comes last here: its rows probe others and are not
@@ -92,14 +101,20 @@ def search_runs(
         reach = _reachable_panes(origin, ranks, old_only, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             reaches[origin] = reach
-    _build_runs(probed for origin, reach in reaches.items() for probed in _list_probed_panes(config, origin, reach))
+    return reaches
+
+
+def search_origins(
+    config: JoinConfig, reaches: dict[int, Reach], tally: WorkCounters, extend: ExtendMatches
+) -> Iterator[tuple[Reach, PartialMatches]]:
+    """Yield the matches of each origin in turn. Its rows are searched in pieces, in parallel."""
     for origin, reach in reaches.items():
         with tally.timer.measure(PROBE, origin):
             pieces = [
                 (piece, WorkCounters(tally.inputs)) for piece in _split_origin_rows(config, origin, reach[origin])
             ]
         for matches in parallel.parallel_flat_map(
-            partial(_grow_piece, config, origin, reach), pieces, len(reach[origin])
+            partial(_grow_piece, config, origin, reach, extend), pieces, len(reach[origin])
         ):
             yield reach, matches
         for _, piece_tally in pieces:
@@ -107,12 +122,17 @@ def search_runs(
 
 
 def _grow_piece(
-    config: JoinConfig, origin: int, reach: Reach, piece: tuple[PartialMatches, WorkCounters]
+    config: JoinConfig,
+    origin: int,
+    reach: Reach,
+    extend: ExtendMatches,
+    piece: tuple[PartialMatches, WorkCounters],
 ) -> Iterator[PartialMatches]:
     """Yield the complete matches of a piece; it has its own counters because pieces grow in parallel."""
     rows, tally = piece
+    count = partial(_count_work, tally, origin)
     return tally.timer.measure_items(
-        PROBE, _grow_matches(config, reach, rows, config.orders[origin], partial(_count_work, tally, origin)), origin
+        PROBE, _grow_matches(config, reach, rows, config.orders[origin], extend, count), origin
     )
 
 
@@ -166,6 +186,13 @@ class ProbeRanges:
 #: Called with a target, the number of matches that probed it, the rows they hit, and the matches tested by predicates.
 CountWork = Callable[[int, int, int, int], None]
 
+#: Extends partial matches by the rows of a step's target. Yields pieces, with the predicates that are still to be
+#: tested. The last argument says whether another step follows.
+ExtendMatches = Callable[
+    [JoinConfig, Reach, PartialMatches, ProbeStep, CountWork, bool],
+    Iterator[tuple[PartialMatches, tuple[Expr, ...]]],
+]
+
 
 def _split_origin_rows(config: JoinConfig, origin: int, panes: Panes) -> list[PartialMatches]:
     """Return the origin's new rows in pieces."""
@@ -194,7 +221,12 @@ def _start_matches(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...]
 
 
 def _grow_matches(
-    config: JoinConfig, reach: dict[int, Panes], bound: PartialMatches, steps: tuple[ProbeStep, ...], count: CountWork
+    config: JoinConfig,
+    reach: Reach,
+    bound: PartialMatches,
+    steps: tuple[ProbeStep, ...],
+    extend: ExtendMatches,
+    count: CountWork,
 ) -> Iterator[PartialMatches]:
     """Grow partial matches to complete ones: depth first over pieces, breadth first inside a piece."""
     if not len(bound):
@@ -204,27 +236,33 @@ def _grow_matches(
         return
     step, rest = steps[0], steps[1:]
     bound = _with_probe_keys(reach, bound, step)
-    probe = _probe_target(config, reach, bound, step)
-    count(step.target, len(bound), probe.total, 0)
-    if not probe.total:
-        return
-    for piece in _split_pieces(probe):
-        grown = _bind_target(config, reach, bound, step, probe, piece, bool(rest))
-        grown = apply_rechecks(_list_rechecks(config, reach, step), grown)
-        if step.checks or (grown.retest and not rest):
+    for found, checks in extend(config, reach, bound, step, count, bool(rest)):
+        grown = apply_rechecks(_list_rechecks(config, reach, step), found)
+        if checks or (grown.retest and not rest):
             count(step.target, 0, 0, len(grown))
             grown = (
-                _filter_partial(config, reach, grown, step.checks)
+                _filter_partial(config, reach, grown, checks)
                 if rest
-                else _filter_complete(config, reach, grown, step.checks)
+                else _filter_complete(config, reach, grown, checks)
             )
-        yield from _grow_matches(config, reach, grown, rest, count)
+        yield from _grow_matches(config, reach, grown, rest, extend, count)
+
+
+def extend_by_run(
+    config: JoinConfig, reach: Reach, bound: PartialMatches, step: ProbeStep, count: CountWork, more: bool
+) -> Iterator[tuple[PartialMatches, tuple[Expr, ...]]]:
+    """Yield the matches extended by the target's rows with the same key inside the time bounds, in pieces."""
+    probe = _probe_target(config, reach, bound, step)
+    count(step.target, len(bound), probe.total, 0)
+    if probe.total:
+        for piece in _split_pieces(probe):
+            yield _bind_target(config, reach, bound, step, probe, piece, more), step.checks
 
 
 def _probe_target(config: JoinConfig, reach: dict[int, Panes], bound: PartialMatches, step: ProbeStep) -> ProbeRanges:
     """Find for each partial match the rows of the target with its key inside its time bounds."""
     keys = bound.keys[1] if bound.keys is not None else np.zeros(len(bound), np.int64)
-    from_us, until_us = _time_bounds(config, bound, step.target)
+    from_us, until_us = find_time_bounds(config, bound, step.target)
     alive_at = bound.latest if bound.latest is not None else from_us
     first, count, total = [], [], 0
     for pane in reach[step.target].panes:
@@ -250,7 +288,7 @@ def _with_probe_keys(reach: dict[int, Panes], bound: PartialMatches, step: Probe
     return replace(bound, keys=(step.key_classes, reduce(combine_codes, codes)))
 
 
-def _time_bounds(config: JoinConfig, bound: PartialMatches, target: int) -> tuple[Int64s, Int64s]:
+def find_time_bounds(config: JoinConfig, bound: PartialMatches, target: int) -> tuple[Int64s, Int64s]:
     """Return the earliest and latest times of a target row that satisfy the bounds of all bound rows."""
     later_by = config.bounds.later_by_us
     low = np.full(len(bound), -FOREVER_US, np.int64)
@@ -310,14 +348,16 @@ def _bind_target(
         )
     is_all = piece.start == 0 and piece.stop == len(bound)
     parent_matches = bound if is_all else bound.take(piece)
-    if not more:  # no step follows, so nothing reads times and keys
-        parent_matches = replace(parent_matches, times={}, keys=None)
-    return _add_target(config, panes, parent_matches.repeat(parents), target, matches, more)
+    return add_target(config, panes, parent_matches, parents, target, matches, more)
 
 
-def _add_target(
-    config: JoinConfig, panes: Panes, grown: PartialMatches, target: int, matches: Int32s, more: bool
+def add_target(
+    config: JoinConfig, panes: Panes, bound: PartialMatches, parents: Int32s, target: int, matches: Int32s, more: bool
 ) -> PartialMatches:
+    """Return the partial matches with these numbers, each extended by a row of the target."""
+    if not more:  # no step follows, so nothing reads times and keys
+        bound = replace(bound, times={}, keys=None)
+    grown = bound.repeat(parents)
     rows = {**grown.rows, target: matches}
     source = config.inputs[target]
     if not source.is_stream or (grown.latest is None and not more):

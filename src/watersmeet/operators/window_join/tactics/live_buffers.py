@@ -16,7 +16,7 @@ from watersmeet.kernels.wjoin.plane_sweep import SweepRows, merge_new_rows
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.live_indexes import LiveIndexes, allocate_indexes
-from watersmeet.operators.window_join.tactics.live_rows import LiveHandle, LiveRows, derive_rows
+from watersmeet.operators.window_join.tactics.live_rows import LiveHandle, LiveRows, derive_rows, find_live_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +116,9 @@ def resume_buffers(
     config: JoinConfig, layout: BufferLayout, old: list[tuple[Pane, ...]], new: dict[int, Pane], derived: object
 ) -> LiveBuffers:
     """Return the buffers of the batch before, or new ones if those belong to another plan or another state."""
-    if isinstance(derived, LiveHandle) and isinstance(derived.engine, LiveBuffers):
-        live = derived.engine
-        if (
-            derived.version == live.version
-            and live.layout == layout
-            and live.rows.knows_all(old)
-            and live.rows.has_room(new)
-        ):
-            return live
+    live = find_live_engine(derived, LiveBuffers, old, new)
+    if live is not None and live.layout == layout:
+        return live
     rows = derive_rows(config, old, new)
     codes = np.zeros(rows.times.size, np.int64) if layout.column is None else rows.column(layout.column)
     indexes, sweep, numbers = None, None, np.empty(0, np.int64)

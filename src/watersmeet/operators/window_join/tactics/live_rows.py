@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,6 +143,27 @@ class LiveHandle:
 
     engine: object
     version: int
+
+
+class LiveEngine(Protocol):
+    """What keeps rows between batches: an engine of nested loops, or the buffers of a W-join."""
+
+    version: int
+    rows: LiveRows
+
+
+Engine = TypeVar("Engine", bound=LiveEngine)
+
+
+def find_live_engine(
+    derived: object, kind: type[Engine], old: list[tuple[Pane, ...]], new: dict[int, Pane]
+) -> Engine | None:
+    """Return the engine of the batch before if it belongs to this state and has room for the new rows."""
+    if not isinstance(derived, LiveHandle) or not isinstance(derived.engine, kind):
+        return None
+    engine = derived.engine
+    is_current = derived.version == engine.version and engine.rows.knows_all(old) and engine.rows.has_room(new)
+    return engine if is_current else None
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from watersmeet.operators.window_join.config import JoinConfig, expire_before_us
 from watersmeet.operators.window_join.matches import PartialMatches, recheck_matches
 from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.live_indexes import LiveIndexes, allocate_indexes
-from watersmeet.operators.window_join.tactics.live_rows import LiveHandle, LiveRows, derive_rows
+from watersmeet.operators.window_join.tactics.live_rows import LiveHandle, LiveRows, derive_rows, find_live_engine
 from watersmeet.operators.window_join.tactics.loop_stages import StagedPredicates, StageRunner, list_stage_levels
 from watersmeet.operators.window_join.tactics.tactic import DerivedState, Reach, Search, refuse, resolve_aliases
 from watersmeet.operators.window_join.work_counters import WorkCounters
@@ -272,15 +272,9 @@ def _resume_engine(
     config: JoinConfig, loops: LoopPlan, old: list[tuple[Pane, ...]], new: dict[int, Pane], derived: object
 ) -> LoopEngine:
     """Return the engine of the batch before, or a new one if that ran another plan or belongs to another state."""
-    if isinstance(derived, LiveHandle) and isinstance(derived.engine, LoopEngine):
-        engine = derived.engine
-        if (
-            derived.version == engine.version
-            and engine.loops == loops
-            and engine.rows.knows_all(old)
-            and engine.rows.has_room(new)
-        ):
-            return engine
+    engine = find_live_engine(derived, LoopEngine, old, new)
+    if engine is not None and engine.loops == loops:
+        return engine
     rows = derive_rows(config, old, new)
     windows = LoopWindows(
         offsets=rows.offsets,
