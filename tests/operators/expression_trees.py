@@ -31,6 +31,7 @@ from watersmeet.algebra.expressions import (
     Not,
     Or,
 )
+from watersmeet.sql.functions import TRUNCATED_UNITS
 
 TIME = pa.timestamp("us")
 SPAN = pa.duration("us")
@@ -193,7 +194,11 @@ def _times(depth: int) -> st.SearchStrategy[Expr]:
     at = expressions("at", depth)
     spans = st.integers(-(10**12), 10**12).map(lambda us: Literal(dt.timedelta(microseconds=us), SPAN))
     between = st.builds(Arithmetic, st.just("-"), at, at)
+    units = st.sampled_from(TRUNCATED_UNITS).map(lambda unit: Literal(unit.lower(), pa.string()))
+    widths = st.integers(1, 10**12).map(lambda us: Literal(dt.timedelta(microseconds=us), SPAN))
     return st.one_of(
+        st.builds(Call, st.just("DATE_TRUNC"), st.tuples(units, at)),
+        st.builds(Call, st.just("TIME_BUCKET"), st.tuples(widths, at)),
         st.builds(Arithmetic, st.sampled_from("+-"), at, spans),
         st.builds(lambda a, b, c: Arithmetic("+", a, Arithmetic("-", b, c)), at, at, st.just(Column("at", source="s"))),
         st.builds(lambda a, span: Arithmetic("+", span, a), at, between),

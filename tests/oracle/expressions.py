@@ -37,6 +37,7 @@ Row = Mapping[tuple[str, str], Any]
 
 #: Enough digits for any product of two decimals, so that decimal arithmetic is exact.
 _EXACT = decimal.Context(prec=200)
+MAX_DIGITS = 38
 
 _HOLDS: dict[str, Callable[[int], bool]] = {
     "=": lambda order: order == 0,
@@ -223,7 +224,14 @@ def _decimal_arithmetic(op: str, left: Any, right: Any) -> Decimal | None:
         "/": _EXACT.divide,
         "%": _EXACT.remainder,
     }
-    return rules[op](left, right)
+    return _check_decimal(rules[op](left, right))
+
+
+def _check_decimal(value: Decimal) -> Decimal:
+    """Refuse a sum, difference or product of more than 38 digits, those after the point included."""
+    if len(value.as_tuple().digits) > MAX_DIGITS:
+        raise QueryError(f"decimal overflow: {value} has more than {MAX_DIGITS} digits")
+    return value
 
 
 def _time_arithmetic(op: str, left: Any, right: Any) -> Any:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import wraps
 from typing import Any
 
-from tests.oracle.values import Instant, compare, datetime_of, midnight_of
+from tests.oracle.values import EPOCH, Instant, compare, datetime_of, midnight_of
 from watersmeet.errors import QueryError
 
 _EXACT = Context(prec=200)
@@ -165,6 +165,36 @@ def part_of_time(name: str) -> Callable[..., Any]:
     return part
 
 
+@null_if_any_null
+def truncate_time(unit: str, value: Instant | dt.date) -> Instant:
+    """Return the start of the unit that contains an instant, in UTC, by the calendar; weeks begin on Monday."""
+    instant = value if isinstance(value, Instant) else midnight_of(value)
+    at = datetime_of(instant)
+    day = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    starts = {
+        "MICROSECOND": at,
+        "MILLISECOND": at.replace(microsecond=at.microsecond // 1000 * 1000),
+        "SECOND": at.replace(microsecond=0),
+        "MINUTE": at.replace(second=0, microsecond=0),
+        "HOUR": at.replace(minute=0, second=0, microsecond=0),
+        "DAY": day,
+        "WEEK": day - dt.timedelta(days=day.weekday()),
+        "MONTH": day.replace(day=1),
+        "QUARTER": day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1),
+        "YEAR": day.replace(month=1, day=1),
+    }
+    return Instant((starts[unit.upper()] - EPOCH) // dt.timedelta(microseconds=1) * 1000)
+
+
+@null_if_any_null
+def time_bucket(width: Any, value: Any) -> Any:
+    """Return the largest multiple of the width that is not above the value."""
+    if isinstance(value, int):
+        return value // width * width
+    instant = value if isinstance(value, Instant) else midnight_of(value)
+    return Instant(instant.ns // width.ns * width.ns)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ABS": absolute,
     "CEIL": ceil,
@@ -192,4 +222,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "TRIM": trim,
     "UPPER": upper,
     "YEAR": part_of_time("year"),
+    "DATE_TRUNC": truncate_time,
+    "TIME_BUCKET": time_bucket,
 }

@@ -21,7 +21,7 @@ NS_PER_US = 1_000
 NS_PER_DAY = 86_400_000_000_000
 NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
-_EPOCH = dt.datetime(1970, 1, 1)
+EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EPOCH_DAY = dt.date(1970, 1, 1)
 
@@ -72,13 +72,13 @@ def literal_value(value: Any) -> Any:
 
 def instant_of(moment: dt.datetime) -> Instant:
     """Return a datetime as an instant; without a zone, it is UTC."""
-    since_epoch = moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)
+    since_epoch = moment - (EPOCH if moment.tzinfo is None else _EPOCH_UTC)
     return Instant((since_epoch // dt.timedelta(microseconds=1)) * NS_PER_US)
 
 
 def datetime_of(instant: Instant) -> dt.datetime:
     """Return the calendar date and time of an instant, in UTC, with nanoseconds truncated downwards."""
-    return _EPOCH + dt.timedelta(microseconds=instant.ns // NS_PER_US)
+    return EPOCH + dt.timedelta(microseconds=instant.ns // NS_PER_US)
 
 
 def date_of(instant: Instant) -> dt.date:

@@ -208,7 +208,28 @@ def test_every_goes_with_aggregates() -> None:
             "an aggregate inside an aggregate is not supported",
             "SUM(1 + MAX(item))",
         ),
-        (f"SELECT store {GROUPED} GROUP BY 1", "GROUP BY takes columns and expressions, not constants", "1"),
+        (
+            f"SELECT store {GROUPED} GROUP BY 'x'",
+            "GROUP BY takes columns, expressions and positions, not other constants",
+            "'x'",
+        ),
+        (f"SELECT store {GROUPED} GROUP BY 2", "GROUP BY 2 is not a position in SELECT, which has one column", "2"),
+        (
+            f"SELECT COUNT(*) AS n {GROUPED} GROUP BY n",
+            '"n" is an aggregate, and an aggregate is not allowed in GROUP BY',
+            "n",
+        ),
+        (f"SELECT COUNT(*) FILTER (WHERE store) {GROUPED}", "FILTER takes a condition, not a VARCHAR", "store"),
+        (
+            f"SELECT SUM(item) FILTER (WHERE MAX(item) > 1) {GROUPED}",
+            "an aggregate is not allowed in FILTER",
+            "MAX(item)",
+        ),
+        (
+            f"SELECT DATE_TRUNC('eon', ts) AS t, COUNT(*) {GROUPED} GROUP BY t",
+            "DATE_TRUNC takes a unit as its first argument",
+            "'eon'",
+        ),
         (
             f"SELECT store {GROUPED} HAVING store = 'x'",
             "HAVING is for groups, and this query has no GROUP BY and no aggregate",

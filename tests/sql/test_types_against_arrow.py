@@ -44,9 +44,19 @@ def test_arithmetic_has_the_type_that_arrow_gives_it(op: str) -> None:
         expr = bound(Arithmetic(op, Column(left, "k"), Column(right, "k")))
         if isinstance(expr, Arithmetic):
             sides = (empty(type_of(expr.left, SOURCES)), empty(type_of(expr.right, SOURCES)))
-            assert ARROW[op](*sides).type == type_of(expr, SOURCES), (left, op, right)
+            assert _arrow_type(op, *sides) == type_of(expr, SOURCES), (left, op, right)
             defined += 1
     assert defined > 50
+
+
+def _arrow_type(op: str, left: pa.Array[Any], right: pa.Array[Any]) -> pa.DataType:
+    """Return the type of Arrow's result. Decimals have at most 38 digits here, where Arrow would need more."""
+    if not pa.types.is_decimal(left.type):
+        kind: pa.DataType = ARROW[op](left, right).type
+        return kind
+    wide = [each.cast(pa.decimal256(min(each.type.precision, 37), each.type.scale)) for each in (left, right)]
+    found = ARROW[op](*wide).type
+    return pa.decimal128(min(found.precision, 38), found.scale)
 
 
 def test_both_sides_of_a_comparison_have_one_type_that_arrow_compares() -> None:

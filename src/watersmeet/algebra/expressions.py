@@ -165,10 +165,14 @@ class Cast(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expr):
-    """An aggregate of `sql.functions` over the join's rows; `arg` is None for COUNT(*)."""
+    """An aggregate of `sql.functions` over the join's rows; `arg` is None for COUNT(*).
+
+    `where` is the condition of FILTER. A bound aggregate has none: its argument is NULL where the condition fails.
+    """
 
     function: str
     arg: Expr | None = None
+    where: Expr | None = None
 
 
 #: Fields of each kind of expression that may hold sub-expressions.

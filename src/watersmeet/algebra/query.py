@@ -32,17 +32,21 @@ class Source:
 class PairConstraint:
     """`WINDOW (first, second) = length`: rows are at most `length_us` apart.
 
-    Directed (DWINDOW): the second row is at or after the first, at most `length_us` later.
+    Directed (DWINDOW): the second row is at or after the first, at most `length_us` later. The planner also builds
+    directed pairs whose second row is at least `least_us` later.
     """
 
     first: str
     second: str
     length_us: int
     directed: bool = False
+    least_us: int = 0
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_length(self.length_us)
+        if not 0 <= self.least_us <= (self.length_us if self.directed else 0):
+            raise InternalError(f"a pair that is {self.least_us} µs to {self.length_us} µs apart")
         if self.first == self.second:
             raise QueryError(f'a window constraint between "{self.first}" and itself', span=self.span)
 
@@ -240,7 +244,7 @@ class BoundQuery:
         for pair in self.query.pairs:
             first, second = number[pair.first], number[pair.second]
             tighten(first, second, pair.length_us)
-            tighten(second, first, 0 if pair.directed else pair.length_us)
+            tighten(second, first, -pair.least_us if pair.directed else pair.length_us)
         return bound
 
     @property
@@ -248,12 +252,30 @@ class BoundQuery:
         """The tightest bound of every pair: given ones, and derived ones as shortest paths."""
         return close_bounds(self.given_bounds_us)
 
+    def forget_after_us(self, number: int) -> int | None:
+        """Return how long after its time an aggregation needs a row of a stream without a window; None: forever.
+
+        Its combinations stay in the aggregates. So a row can be forgotten when it can match no new row, and all rows
+        that it has matched either have left their windows or never will. A ROWS window may keep a row forever.
+        """
+        streams = self.stream_inputs
+        others = [self.sources[i].window for i in streams if i != number]
+        retention_us = self.bounds.retention_us(number, streams)
+        if not others or retention_us >= FOREVER_US:
+            return None
+        if any(window is not None and window.row_limit is not None for window in others):
+            return None
+        lengths_us = [_longest_validity_us(window, self.query.every_us) for window in others]
+        return retention_us + max((length for length in lengths_us if length < FOREVER_US), default=0)
+
     def _refuse_unbounded(self) -> None:
         streams, bounds = self.stream_inputs, self.bounds
         for i in streams:
             source = self.sources[i]
-            needs_window = self.is_aggregation or bounds.retention_us(i, streams) >= FOREVER_US
-            if source.window is None and needs_window:
+            is_bounded = bounds.retention_us(i, streams) < FOREVER_US
+            if self.is_aggregation and source.window is None:
+                is_bounded = self.forget_after_us(i) is not None
+            if source.window is None and not is_bounded:
                 raise QueryError(
                     f'stream "{source.alias}" has no window, so its rows would have to be kept forever',
                     span=source.span,

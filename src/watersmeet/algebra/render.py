@@ -158,6 +158,12 @@ def _column(node: TreeNode) -> str:
     return name if source is None else f"{quote_name(str(source))}.{name}"
 
 
+def _aggregate(node: TreeNode) -> str:
+    args = [part for part in node.parts if part.kind != "filter"]
+    call = f"{node.facts['function']}({_args(tuple(args)) or '*'})"
+    return " ".join([call, *(format_node(part) for part in node.parts if part.kind == "filter")])
+
+
 _ATOMS: dict[str, Callable[[TreeNode], str]] = {
     "column": _column,
     "case": lambda node: f"CASE {' '.join(format_node(part) for part in node.parts)} END",
@@ -165,7 +171,8 @@ _ATOMS: dict[str, Callable[[TreeNode], str]] = {
     "else": lambda node: f"ELSE {format_node(node.parts[0])}",
     "call": lambda node: f"{node.facts['name']}({_args(node.parts)})",
     "cast": lambda node: f"CAST({format_node(node.parts[0])} AS {node.facts['type']})",
-    "aggregate": lambda node: f"{node.facts['function']}({_args(node.parts) or '*'})",
+    "aggregate": _aggregate,
+    "filter": lambda node: f"FILTER (WHERE {format_node(node.parts[0])})",
 }
 
 _PRINTERS: dict[str, Callable[[TreeNode], tuple[str, int]]] = {

@@ -18,7 +18,8 @@ class DifferenceBounds:
     """Bounds between the times of all pairs; FOREVER_US means unbounded.
 
     `later_by_us[i][j]` is the most by which a row of j can be later than the row of i that it matches. `close_bounds`
-    closes the bounds under shortest paths. A negative cycle cannot occur: every bound is at least zero.
+    closes the bounds under shortest paths. A bound may be below zero: a row of j is then earlier than the row of i. A
+    negative cycle means that no rows match, and is refused.
 
     >>> chain = close_bounds([[0, 5, FOREVER_US], [5, 0, 3], [FOREVER_US, 3, 0]])
     >>> chain.later_by_us[0][2]
@@ -31,8 +32,8 @@ class DifferenceBounds:
         size = len(self.later_by_us)
         if any(len(row) != size for row in self.later_by_us):
             raise InternalError("difference bounds must be square")
-        if any(self.later_by_us[i][j] < 0 for i in range(size) for j in range(size)):
-            raise InternalError("a difference bound below zero")
+        if any(self.later_by_us[i][j] + self.later_by_us[j][i] < 0 for i in range(size) for j in range(size)):
+            raise InternalError("difference bounds that no rows can satisfy")
 
     def __len__(self) -> int:
         return len(self.later_by_us)

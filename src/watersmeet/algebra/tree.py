@@ -152,6 +152,12 @@ def _case(case: Case) -> TreeNode:
     return TreeNode("case", parts=(*branches, *default))
 
 
+def _aggregate(aggregate: Aggregate) -> TreeNode:
+    where = aggregate.where
+    condition = () if where is None else (TreeNode("filter", parts=(build_expression_tree(where),)),)
+    return TreeNode("aggregate", {"function": aggregate.function}, (*_optional(aggregate.arg), *condition))
+
+
 def _all(exprs: tuple[Expr, ...]) -> tuple[TreeNode, ...]:
     return tuple(build_expression_tree(expr) for expr in exprs)
 
@@ -172,5 +178,5 @@ _EXPRESSIONS: dict[type[Expr], Callable[[Any], TreeNode]] = {
     Case: _case,
     Call: lambda e: TreeNode("call", {"name": e.name}, _all(e.args)),
     Cast: lambda e: TreeNode("cast", {"type": format_type(e.type)}, _all((e.arg,))),
-    Aggregate: lambda e: TreeNode("aggregate", {"function": e.function}, _optional(e.arg)),
+    Aggregate: _aggregate,
 }

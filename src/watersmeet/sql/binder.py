@@ -1,15 +1,9 @@
-"""Binding: resolve the names of a query, check its types and its aggregation, and make every coercion a `Cast`.
-
-An output column has the name of its alias, or else its own name. An expression without an alias has its text, without
-the sources, as its name. Where two names clash, columns without an alias get their source as a prefix: `a_store`,
-`b_store`.
-"""
+"""Binding: resolve the names of a query, check its types and its aggregation, and make every coercion a `Cast`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -34,16 +28,16 @@ from watersmeet.algebra.expressions import (
     Or,
     children,
     has_aggregate,
-    rewrite,
     walk,
 )
-from watersmeet.algebra.query import BoundQuery, BoundSource, EmitMode, Output, Query, SelectItem, Star
+from watersmeet.algebra.query import BoundQuery, BoundSource, EmitMode, Output, Query
 from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.algebra.windows import format_sql_duration
 from watersmeet.errors import InternalError, QueryError, Span, attach_text
 from watersmeet.sql.coercion import check_cast, coerce_to_common_type, convert_to
 from watersmeet.sql.functions import FUNCTIONS, resolve_aggregate_signature
+from watersmeet.sql.output_columns import find_grouped_output, is_position, name_outputs, replace_aliases
 from watersmeet.sql.parsing import parse_predicate
 from watersmeet.sql.scope import Scope, match_declared, resolve_sources
 from watersmeet.sql.type_inference import build_typed_arithmetic
@@ -95,14 +89,28 @@ def _bind_query(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery
     declared, sources = resolve_sources(query, schemas)
     binder = Binder(Scope(sources))
     where = _bind_condition(query.where, "WHERE", binder)
-    group_by = tuple(binder.bind(key).expr for key in query.group_by)
-    having = _bind_condition(query.having, "HAVING", binder)
     outputs = name_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
+    group_by = tuple(_bind_group_key(key, query, outputs, binder) for key in query.group_by)
+    having = _bind_condition(replace_aliases(query, group_by, binder.scope), "HAVING", binder)
     check_group_keys(query, group_by, binder.scope)
     check_aggregation(query, where, group_by, having, outputs)
     if query.emit is EmitMode.FINAL:
         declared = replace(declared, every_us=_find_tile_us(query, sources))
     return BoundQuery(declared, sources, tuple(output for output, _ in outputs), where, group_by, having)
+
+
+def _bind_group_key(key: Expr, query: Query, outputs: list[tuple[Output, Span | None]], binder: Binder) -> Expr:
+    """Bind a group key: an expression, the position of an output, or the alias of one."""
+    output = find_grouped_output(key, query, [output for output, _ in outputs], binder.scope)
+    if output is None:
+        return binder.bind(key).expr
+    if has_aggregate(output.expr):
+        raise QueryError(
+            f'"{output.name}" is an aggregate, and an aggregate is not allowed in GROUP BY',
+            span=key.span,
+            hint="group by the other columns of SELECT",
+        )
+    return output.expr
 
 
 def _find_tile_us(query: Query, sources: tuple[BoundSource, ...]) -> int:
@@ -226,9 +234,18 @@ class Binder:
         return TypedExpr(replace(arg.expr, span=expr.span), expr.type)
 
     def bind_aggregate(self, expr: Aggregate) -> TypedExpr:
+        if expr.where is not None:
+            return self.bind_aggregate(self._move_filter_inside(expr, expr.where))
         bound = None if expr.arg is None else self.bind(expr.arg)
         arg, kind = resolve_aggregate_signature(expr.function, bound, expr.span)
         return TypedExpr(Aggregate(expr.function, arg, span=expr.span), kind)
+
+    def _move_filter_inside(self, expr: Aggregate, condition: Expr) -> Aggregate:
+        """Return the aggregate of an argument that is NULL where FILTER is not true; aggregates ignore NULL."""
+        _refuse_aggregates(condition, "FILTER")
+        self.bind_condition(condition, "FILTER")
+        argument = Literal(1, pa.int64()) if expr.arg is None else expr.arg
+        return Aggregate(expr.function, Case(((condition, argument),), span=argument.span or expr.span), span=expr.span)
 
     def _coerce_operands(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:
         """Bind the operands and coerce them to one type; if all are NULL, to a type that compares."""
@@ -261,74 +278,15 @@ _BINDERS: dict[type[Expr], Callable[[Binder, Any], TypedExpr]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    expr: Expr
-    alias: str | None
-    short: str
-    long: str
-    span: Span | None
-
-
-def name_outputs(
-    select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
-) -> list[tuple[Output, Span | None]]:
-    """Return the outputs in order, each with its span in the text; names are unique."""
-    candidates = list(_list_candidates(select, scope, bind))
-    name_counts = Counter(candidate.alias or candidate.short for candidate in candidates)
-    names = [c.alias or (c.short if name_counts[c.short] == 1 else c.long) for c in candidates]
-    _check_unique(candidates, names)
-    return [(Output(name, candidate.expr), candidate.span) for name, candidate in zip(names, candidates, strict=True)]
-
-
-def _list_candidates(
-    select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
-) -> Iterator[_Candidate]:
-    for item in select:
-        if isinstance(item, SelectItem):
-            yield _make_candidate(item, bind(item.expr))
-            continue
-        aliases = (
-            [source.alias for source in scope.sources] if item.source is None else [scope.alias(item.source, item.span)]
-        )
-        for alias in aliases:
-            for column in scope.columns(alias):
-                yield _Candidate(column, None, column.name, f"{alias}_{column.name}", item.span)
-
-
-def _make_candidate(item: SelectItem, bound: Expr) -> _Candidate:
-    span = item.expr.span
-    if isinstance(bound, Column):
-        return _Candidate(bound, item.alias, bound.name, f"{bound.source}_{bound.name}", span)
-    return _Candidate(
-        bound, item.alias, format_expression(rewrite(item.expr, _drop_source)), format_expression(item.expr), span
-    )
-
-
-def _drop_source(expr: Expr) -> Expr:
-    return Column(expr.name) if isinstance(expr, Column) else expr
-
-
-def _check_unique(candidates: list[_Candidate], names: list[str]) -> None:
-    seen: dict[str, _Candidate] = {}
-    for candidate, name in zip(candidates, names, strict=True):
-        if name in seen:
-            both = candidate.alias is not None and seen[name].alias is not None
-            raise QueryError(
-                f'two output columns are called "{name}"',
-                span=candidate.span,
-                hint="give one of them another alias" if both else "give one of them an alias with AS",
-            )
-        seen[name] = candidate
-
-
 def check_group_keys(query: Query, group_by: tuple[Expr, ...], scope: Scope) -> None:
     """Check that group keys are expressions over the rows, of types that can be compared."""
     for written, key in zip(query.group_by, group_by, strict=True):
         _refuse_aggregates(key, "GROUP BY")
-        if isinstance(written, Literal):
+        if isinstance(written, Literal) and not is_position(written):
             raise QueryError(
-                "GROUP BY takes columns and expressions, not constants", span=written.span, hint="name the column"
+                "GROUP BY takes columns, expressions and positions, not other constants",
+                span=written.span,
+                hint="name the column",
             )
         if isinstance(key, Column) and family_of(scope.type(key)) is Family.OTHER:
             raise QueryError(f"GROUP BY cannot take a {format_type(scope.type(key))}", span=written.span)

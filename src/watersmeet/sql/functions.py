@@ -6,16 +6,43 @@ A scalar function that is not in this table does not exist: query text never rea
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Expr
+from watersmeet.algebra.expressions import Cast, Expr, Literal
 from watersmeet.algebra.render import format_type
 from watersmeet.errors import InternalError, QueryError, Span, listing
 from watersmeet.sql.coercion import coerce_to_common_type, convert_to, convert_to_plain
-from watersmeet.sql.types import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, decimal_size, plain_type
+from watersmeet.sql.types import (
+    INSTANTS,
+    NUMBERS,
+    UINT64_AS_DECIMAL,
+    Family,
+    TypedExpr,
+    decimal_size,
+    finest_unit,
+    plain_type,
+    unit_of,
+)
+
+#: Units of DATE_TRUNC. A week begins on Monday.
+TRUNCATED_UNITS = (
+    "MICROSECOND",
+    "MILLISECOND",
+    "SECOND",
+    "MINUTE",
+    "HOUR",
+    "DAY",
+    "WEEK",
+    "MONTH",
+    "QUARTER",
+    "YEAR",
+)
+_INTEGER_TIME_HINT = "TIME_BUCKET(60, a.seconds) truncates integers to multiples"
 
 #: Arguments converted to the right types, and the type of the result.
 Signature = tuple[list[Expr], pa.DataType]
@@ -97,15 +124,55 @@ def _type_common(name: str, args: Sequence[TypedExpr]) -> Signature:
 
 def _type_date_part(name: str, args: Sequence[TypedExpr]) -> Signature:
     """Return the signature of YEAR, MONTH, DAY, HOUR, MINUTE and SECOND. The parts are computed in UTC."""
-    arg = args[0]
+    return [convert_to(args[0], _instant_type(name, args[0]))], pa.int64()
+
+
+def _type_truncated_time(name: str, args: Sequence[TypedExpr]) -> Signature:
+    """Return the signature of DATE_TRUNC: a unit as a string constant, and an instant. It truncates in UTC."""
+    unit = args[0].expr
+    if not isinstance(unit, Literal) or not isinstance(unit.value, str) or unit.value.upper() not in TRUNCATED_UNITS:
+        raise QueryError(
+            f"{name} takes a unit as its first argument",
+            span=args[0].span,
+            hint=f"units: {', '.join(repr(each.lower()) for each in TRUNCATED_UNITS)}",
+        )
+    kind = _instant_type(name, args[1])
+    return [unit, convert_to(args[1], kind)], kind
+
+
+def _type_time_bucket(name: str, args: Sequence[TypedExpr]) -> Signature:
+    """Return the signature of TIME_BUCKET: a constant width and an instant, or two integers."""
+    width, value = args
+    constant = width.expr.arg if isinstance(width.expr, Cast) else width.expr
+    is_number = width.family is Family.INTEGER and value.family in {Family.INTEGER, Family.NULL}
+    if not isinstance(constant, Literal) or not (is_number or width.family is Family.DURATION):
+        raise QueryError(
+            f"{name} takes the width of a bucket as its first argument",
+            span=width.span,
+            hint="write TIME_BUCKET(INTERVAL 5 MINUTES, a.ts), or TIME_BUCKET(300, a.seconds) for integers",
+        )
+    if not _is_positive(constant.value):
+        raise QueryError("the width of a time bucket must be positive", span=width.span)
+    if is_number:
+        return [convert_to(width, pa.int64()), convert_to(value, pa.int64())], pa.int64()
+    kind = _instant_type(name, value)
+    unit = finest_unit(unit_of(kind), unit_of(width.type))
+    kind = pa.timestamp(unit, cast("pa.TimestampType[Any, Any]", kind).tz)
+    return [convert_to(width, pa.duration(unit)), convert_to(value, kind)], kind
+
+
+def _is_positive(width: object) -> bool:
+    return width > dt.timedelta(0) if isinstance(width, dt.timedelta) else isinstance(width, int) and width > 0
+
+
+def _instant_type(name: str, arg: TypedExpr) -> pa.DataType:
+    """Return the type in which an instant is truncated: in UTC, a date as its midnight."""
     kind = plain_type(arg.type)
     if isinstance(kind, pa.TimestampType):
-        kind = pa.timestamp(kind.unit, None if kind.tz is None else "UTC")
-    elif arg.family in {*INSTANTS, Family.NULL} or arg.is_string_constant:
-        kind = pa.timestamp("us")
-    else:
-        raise _wrong_type_error(name, arg, "a date or timestamp")
-    return [convert_to(arg, kind)], pa.int64()
+        return pa.timestamp(kind.unit, None if kind.tz is None else "UTC")
+    if arg.family in {*INSTANTS, Family.NULL} or arg.is_string_constant:
+        return pa.timestamp("us")
+    raise _wrong_type_error(name, arg, "a date or timestamp", hint=_INTEGER_TIME_HINT if name == "DATE_TRUNC" else None)
 
 
 def _string_argument(name: str, arg: TypedExpr) -> Expr:
@@ -159,6 +226,8 @@ FUNCTIONS: dict[str, ScalarFunction] = {
         ScalarFunction("HOUR", 1, 1, _type_date_part),
         ScalarFunction("MINUTE", 1, 1, _type_date_part),
         ScalarFunction("SECOND", 1, 1, _type_date_part),
+        ScalarFunction("DATE_TRUNC", 2, 2, _type_truncated_time),
+        ScalarFunction("TIME_BUCKET", 2, 2, _type_time_bucket),
     )
 }
 

@@ -10,7 +10,7 @@ References: Pratt, "Top Down Operator Precedence", POPL 1973.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, auto
 from typing import TypeVar
 
@@ -312,8 +312,25 @@ class ExpressionParser(TokenReader):
         """Parse an aggregate. A row of a join has a row of each source, so COUNT(a.*) is COUNT(*)."""
         name = function.text.upper()
         if AGGREGATES[name].counts_rows and (self._accept("*") or self._accept_qualified_star() is not None):
-            return Aggregate(name, span=self._close_call(function))
-        return self._parse_plain_call(function)
+            return self._parse_filter(Aggregate(name, span=self._close_call(function)), function.start)
+        call = self._parse_plain_call(function)
+        assert isinstance(call, Aggregate)
+        return self._parse_filter(call, function.start)
+
+    def _parse_filter(self, aggregate: Aggregate, start: int) -> Aggregate:
+        """Parse `FILTER (WHERE condition)`, if it follows an aggregate."""
+        if not self._is_at_filter():
+            return aggregate
+        self._advance()
+        self._expect("(", 'the "(" of FILTER (WHERE …)')
+        self._expect("WHERE", "WHERE and a condition, as in FILTER (WHERE a.x > 0)")
+        condition = self.parse_expression()
+        self._expect(")", 'the ")" that closes FILTER')
+        return replace(aggregate, where=condition, span=self._span_from(start))
+
+    def _is_at_filter(self) -> bool:
+        token = self._current
+        return token.kind is TokenKind.NAME and token.text.upper() == "FILTER" and self._next.is_symbol("(")
 
     def _accept_qualified_star(self) -> str | None:
         """Skip `a.*` if it comes next, and return its source."""
@@ -353,7 +370,7 @@ class ExpressionParser(TokenReader):
         name = function.text.upper()
         self._expect(")", f'"," or the ")" that closes {name}')
         word = self._current.text.upper() if self._current.kind is TokenKind.NAME else ""
-        if word in CALL_SUFFIXES:
+        if word in CALL_SUFFIXES and not (name in AGGREGATES and self._is_at_filter()):
             raise QueryError(f"{name}(…) {word} is not supported", span=self._current.span, hint=CALL_SUFFIXES[word])
         return self._span_from(function.start)
 

@@ -85,6 +85,10 @@ class Scope:
             hint=f"say which: {listing([f'{alias}.{name}' for alias, name in found])}",
         )
 
+    def has_one(self, name: str) -> bool:
+        """Return whether exactly one source has a column of this name."""
+        return len(self._owners(name, list(self._types))) == 1
+
     def _owners(self, name: str, aliases: list[str]) -> list[tuple[str, str]]:
         """Return the sources among `aliases` that have the column, with its name there.
 

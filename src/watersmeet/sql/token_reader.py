@@ -53,7 +53,7 @@ OUTER_JOINS = ("LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "ASOF", "NATURA
 
 #: Words after a call that belong to window functions and the like.
 CALL_SUFFIXES: dict[str, str | None] = {
-    "FILTER": "put the condition inside: SUM(CASE WHEN … THEN … END)",
+    "FILTER": "FILTER follows an aggregate",
     "OVER": "there are no window functions; windows follow the sources in FROM",
     "WITHIN": None,
 }

@@ -33,6 +33,7 @@ from watersmeet.sql.coercion import convert_to
 from watersmeet.sql.functions import FUNCTIONS, resolve_aggregate_signature
 from watersmeet.sql.types import (
     INSTANTS,
+    MAX_DIGITS,
     NUMBERS,
     Family,
     TypedExpr,
@@ -128,16 +129,27 @@ def _number_operand_types(
             hint="CAST it",
         )
     sizes = [decimal_size(operand) for operand in (left, right)]
-    decimal_type(*_decimal_result_size(op, *sizes), (left, right))  # raises if the result has too many digits
+    _refuse_too_many_digits(op, sizes, (left, right))
     return pa.decimal128(*sizes[0]), pa.decimal128(*sizes[1])
 
 
+def _refuse_too_many_digits(op: str, sizes: list[tuple[int, int]], operands: tuple[TypedExpr, TypedExpr]) -> None:
+    """Refuse a product that needs more digits after the point than a decimal has."""
+    _, scale = _decimal_result_size(op, *sizes)
+    if scale > MAX_DIGITS:
+        decimal_type(scale, scale, operands)
+
+
 def _decimal_result_size(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    """Return the precision and the scale of an exact sum, difference or product."""
+    """Return the precision and the scale of an exact sum, difference or product.
+
+    A result is exact, with at most 38 digits. One with more digits is an overflow, as with integers, so that
+    SUM(a.price) * 2 is a decimal.
+    """
     if op == "*":
-        return left[0] + right[0] + 1, left[1] + right[1]
+        return min(left[0] + right[0] + 1, MAX_DIGITS), left[1] + right[1]
     scale = max(left[1], right[1])
-    return max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale
+    return min(max(left[0] - left[1], right[0] - right[1]) + scale + 1, MAX_DIGITS), scale
 
 
 def _time_operand_types(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType] | None:

@@ -110,10 +110,10 @@ def test_and_stops_at_the_first_false_so_later_operands_cannot_raise() -> None:
         (1.0, "%", 0.0, None),
         (Decimal("0.1"), "+", Decimal("0.2"), Decimal("0.3")),
         (
-            Decimal("99999999999999999999999999999999999.99"),
+            Decimal("9999999999999999999999999999999999.99"),
             "*",
             Decimal("9.9"),
-            Decimal("989999999999999999999999999999999999.901"),
+            Decimal("98999999999999999999999999999999999.901"),
         ),
         (Decimal("-7.5"), "%", Decimal("2"), Decimal("-1.5")),
         (1e308, "*", 10.0, INF),

@@ -15,6 +15,7 @@ from watersmeet.operators.aggregate import (
     config,
     encoding,
     functions,
+    input_window,
     result_set,
     step,
     tables,
@@ -31,7 +32,7 @@ def _ends_later_by(more_us: int) -> Callable[[Original], Original]:
 def _keep_leaving_rows(happening: Original) -> Original:
     def drop_leaving_rows(*args: Any) -> Any:
         found = happening(*args)
-        return replace(found, leaving=found.leaving[:0], leaving_at=found.leaving_at[:0])
+        return replace(found, leaving=found.leaving.take(slice(0, 0)), leaving_at=found.leaving_at[:0])
 
     return drop_leaving_rows
 
@@ -39,7 +40,8 @@ def _keep_leaving_rows(happening: Original) -> Original:
 def _enters_once_more(happening: Original) -> Original:
     def repeat_entering_rows(*args: Any) -> Any:
         found = happening(*args)
-        return replace(found, entering=np.repeat(found.entering, 2), entering_at=np.repeat(found.entering_at, 2))
+        twice = np.repeat(np.arange(found.entering_at.size), 2)
+        return replace(found, entering=found.entering.take(twice), entering_at=found.entering_at[twice])
 
     return repeat_entering_rows
 
@@ -97,7 +99,9 @@ def _smallest_for_largest(order: Original) -> Original:
 
 
 def _not_taken_back(undone: Original) -> Original:
-    return lambda self: replace(undone(self), entering=self.entering[:0], entering_at=self.entering_at[:0])
+    return lambda self: replace(
+        undone(self), entering=self.entering.take(slice(0, 0)), entering_at=self.entering_at[:0]
+    )
 
 
 def _evaluated_at(shift_us: int) -> Callable[[Original], Original]:
@@ -136,8 +140,8 @@ def _capacity_of(change: int) -> Callable[[Original], Original]:
 AGGREGATION_MUTANTS = (
     single_patch_mutant("windows end one microsecond early", encoding, "row_ends_us", _ends_later_by(-1)),
     single_patch_mutant("windows end one microsecond late", encoding, "row_ends_us", _ends_later_by(1)),
-    single_patch_mutant("rows never leave", events, "_find_input_changes", _keep_leaving_rows),
-    single_patch_mutant("rows enter twice", events, "_find_input_changes", _enters_once_more),
+    single_patch_mutant("rows never leave", input_window.TimeWindow, "find_changes", _keep_leaving_rows),
+    single_patch_mutant("rows enter twice", input_window.TimeWindow, "find_changes", _enters_once_more),
     single_patch_mutant(
         "a row on a multiple waits for the next", window_rows, "_round_up_to_multiple", _instants_from_the_end
     ),
@@ -153,7 +157,9 @@ AGGREGATION_MUTANTS = (
     single_patch_mutant("COUNT(x) counts nulls", encoding, "encode_measure", _no_nulls_counted),
     single_patch_mutant("sums wrap", functions, "_has_wrapped", _wrapped_sums),
     single_patch_mutant("MIN and MAX are each other", codes.OrderCodes, "rank", _smallest_for_largest),
-    single_patch_mutant("what is shown for now is not taken back", events.WindowChanges, "invert", _not_taken_back),
+    single_patch_mutant(
+        "what is shown for now is not taken back", input_window.WindowChanges, "invert", _not_taken_back
+    ),
     single_patch_mutant("evaluation a microsecond before the watermark", step, "step", _evaluated_at(-1)),
     single_patch_mutant("HAVING is ignored", build, "build_aggregate_config", _having_ignored),
     single_patch_mutant("pair windows a microsecond too long", config, "compute_pair_bounds_us", _pairs_longer),

@@ -93,6 +93,7 @@ class AggregateConfig:
     early: frozenset[int]
     every_us: int | None
     every_row: bool
+    forget_after_us: tuple[int | None, ...]  # by input: when a row that never leaves is no longer needed
     emit: EmitMode = EmitMode.CHANGES
     operations: bool = False  # whether changes say what to do with a group's row
     partial: bool = False  # whether evaluations emit partial sums (`aggregate.merging`) instead of rows
@@ -188,6 +189,10 @@ def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every
         every_row=every_row,
         emit=bound.query.emit,
         operations=bound.query.operations,
+        forget_after_us=tuple(
+            bound.forget_after_us(number) if source.is_stream and source.window is None else None
+            for number, source in enumerate(bound.sources)
+        ),
     )
 
 

@@ -57,7 +57,7 @@ def encode_rows(
     times = released.times[chosen]
     return WindowRows(
         times=times,
-        ends=row_ends_us(source.window, times, config.every_us) if released.ends is None else released.ends[chosen],
+        ends=_row_ends_us(config, number, times) if released.ends is None else released.ends[chosen],
         seqs=np.zeros(size, np.int64) if released.seqs is None else released.seqs[chosen],
         words=words,
         carried=attributes.number_rows([value(each) for each in config.carried[number].attributes], size),
@@ -69,6 +69,14 @@ def encode_rows(
         floats=floats,
         entry=np.full(size, OUTSIDE, np.int64),
     )
+
+
+def _row_ends_us(config: AggregateConfig, number: int, times: Int64s) -> Int64s:
+    """Return the last instant at which each row is in its window, or is needed if it never leaves."""
+    forget_after_us = config.forget_after_us[number]
+    if forget_after_us is not None:
+        return times + forget_after_us
+    return row_ends_us(config.inputs[number].window, times, config.every_us)
 
 
 def _select_rows(config: AggregateConfig, number: int, released: ReleasedRows) -> tuple[Evaluate, Int64s]:

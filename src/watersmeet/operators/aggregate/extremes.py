@@ -26,6 +26,7 @@ class Extremes:
     nodes: Interner = field(default_factory=lambda: Interner(2))
     heaps: PairingHeaps = field(default_factory=lambda: _empty_heaps(0))
     shown: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  # the node shown last, by group
+    _ranked_nodes: int = 0
 
     def add_values(
         self,
@@ -83,8 +84,15 @@ class Extremes:
             size = max(groups, 2 * self.heaps.root.size)
             self.heaps = self.heaps._replace(root=_extend(self.heaps.root, size))
             self.shown = _extend(self.shown, size)
-        keys = self.coder.rank(self.nodes.words[:, 1])
-        self.heaps.key[: self.nodes.used] = ~keys if self.is_max else keys
+        self._rank_new_nodes()
+
+    def _rank_new_nodes(self) -> None:
+        """Set the keys of new nodes. Ranks of numbered values move when a value is new, so all are set again."""
+        first, used = self._ranked_nodes if self.coder.numbering is None else 0, self.nodes.used
+        if self._ranked_nodes < used:
+            keys = self.coder.rank(self.nodes.words[first:, 1])
+            self.heaps.key[first:used] = ~keys if self.is_max else keys
+            self._ranked_nodes = used
 
 
 def _empty_heaps(size: int) -> PairingHeaps:

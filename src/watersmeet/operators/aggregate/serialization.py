@@ -22,15 +22,10 @@ from watersmeet.kernels.aggregation.arguments import DIRTY
 from watersmeet.operators.aggregate.codes import Attributes, OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.extremes import Extremes
+from watersmeet.operators.aggregate.input_window import TimeWindow, WindowSegment
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.state import AggregateState, InputState, empty_state, rebuild_tables
-from watersmeet.operators.aggregate.window_rows import (
-    OUTSIDE,
-    AggregatePane,
-    WindowRows,
-    concat_window_rows,
-    merge_small_panes,
-)
+from watersmeet.operators.aggregate.window_rows import OUTSIDE, WindowRows
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.serialization import (
     counter_from_dict,
@@ -110,11 +105,10 @@ def split_into_parts(state: AggregateState) -> list[AggregatePart]:
     """Return the rest first, then the panes by input, oldest first."""
     rest = serialize_state(state, SavedScope.REST)
     waiting = sum(0 if input_state.waiting is None else input_state.waiting.num_rows for input_state in state.inputs)
-    counted = sum(len(input_state.rows) for input_state in state.inputs if input_state.counter is not None)
+    counted = sum(len(input_state.window) for input_state in state.inputs if input_state.counter is not None)
     parts = [AggregatePart(0, REST_PART, rest, waiting + counted, lambda: rest)]
     for number, input_state in enumerate(state.inputs):
-        if input_state.counter is None:
-            parts += _build_pane_parts(number, input_state.rows, input_state.panes)
+        parts += [_build_pane_part(number, segment) for segment in input_state.window.segments]
     return parts
 
 
@@ -126,10 +120,11 @@ def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> A
     state = deserialize_state(config, bytes(rest.blob))
     for number, input_state in enumerate(state.inputs):
         blobs = [each.blob for each in panes if each.input_number == number]
-        if input_state.counter is None and blobs:
-            saved_rows = [deserialize_rows(input_state.rows, blob) for blob in blobs]
-            live = [_drop_expired_rows(config, number, each, state.evaluated_us) for each in saved_rows]
-            input_state.rows, input_state.panes = concat_window_rows(live), [AggregatePane(len(each)) for each in live]
+        if isinstance(input_state.window, TimeWindow):
+            saved_rows = [deserialize_rows(input_state.window.empty, blob) for blob in blobs]
+            input_state.window.restore_segments(
+                [_drop_expired_rows(config, number, each, state.evaluated_us) for each in saved_rows]
+            )
     return rebuild_tables(config, state)
 
 
@@ -153,17 +148,8 @@ def deserialize_rows(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
     return WindowRows(**found, **derived)
 
 
-def _build_pane_parts(number: int, rows: WindowRows, panes: list[AggregatePane]) -> list[AggregatePart]:
-    starts = np.concatenate([[0], np.cumsum([pane.rows for pane in panes], dtype=np.int64)])
-    if starts[-1] != len(rows):
-        raise InternalError("the panes of a window do not cover its rows")
-    return [_build_pane_part(number, rows, pane, int(start)) for pane, start in zip(panes, starts, strict=False)]
-
-
-def _build_pane_part(number: int, rows: WindowRows, pane: AggregatePane, start: int) -> AggregatePart:
-    return AggregatePart(
-        number, PANE_PART, pane, pane.rows, lambda: serialize_rows(rows.take(np.arange(start, start + pane.rows)))
-    )
+def _build_pane_part(number: int, segment: WindowSegment) -> AggregatePart:
+    return AggregatePart(number, PANE_PART, segment, len(segment), lambda: serialize_rows(segment.rows))
 
 
 def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
@@ -178,11 +164,8 @@ def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, e
 
 
 def _write_input(input_state: InputState, parts: list[bytes], saved: SavedScope) -> dict[str, Any]:
-    rows = (
-        input_state.rows
-        if saved is SavedScope.ALL or input_state.counter is not None
-        else input_state.rows.take(np.empty(0, np.int64))
-    )
+    window, in_parts = input_state.window, saved is SavedScope.REST and input_state.counter is None
+    rows = window.empty if in_parts else window.read_rows()
     parts.append(_table_bytes({each.name: getattr(rows, each.name) for each in fields(WindowRows)}))
     _write_attributes(input_state.attributes, parts)
     if input_state.waiting is not None:
@@ -196,10 +179,10 @@ def _write_input(input_state: InputState, parts: list[bytes], saved: SavedScope)
 def _read_input(
     config: AggregateConfig, number: int, input_state: InputState, saved: dict[str, Any], parts: PartTables
 ) -> None:
-    input_state.rows = WindowRows(
-        **_read_arrays(next(parts), {each.name: getattr(input_state.rows, each.name) for each in fields(WindowRows)})
+    like = input_state.window.empty
+    input_state.window.replace_rows(
+        WindowRows(**_read_arrays(next(parts), {each.name: getattr(like, each.name) for each in fields(WindowRows)}))
     )
-    input_state.panes = merge_small_panes([AggregatePane(len(input_state.rows))])
     _read_attributes(input_state.attributes, parts)
     input_state.waiting = next(parts) if saved["waiting"] else None
     input_state.counter = (

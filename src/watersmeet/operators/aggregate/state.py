@@ -19,9 +19,10 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.codes import Attributes, OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout, build_layout
 from watersmeet.operators.aggregate.encoding import encode_rows
+from watersmeet.operators.aggregate.input_window import CountedWindow, InputWindow, TimeWindow
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.tables import JoinTables
-from watersmeet.operators.aggregate.window_rows import AggregatePane, WindowRows, merge_small_panes
+from watersmeet.operators.aggregate.window_rows import WindowRows
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.window_join.admission import ReleasedRows
 from watersmeet.operators.window_join.row_counter import RowCounter
@@ -35,16 +36,10 @@ MAX_GARBAGE = 1 << 16
 
 @dataclass
 class InputState:
-    """State of one input: its rows, rows that wait to be counted, and the counter of a ROWS window.
+    """State of one input: its window, rows that wait to be counted, and the counter of a ROWS window."""
 
-    `rows` holds the rows inside the window and those that enter it later. `panes` says which rows are saved together.
-    An input that counts its rows has no panes.
-
-    """
-
-    rows: WindowRows
+    window: InputWindow
     attributes: Attributes
-    panes: list[AggregatePane] = field(default_factory=list)
     waiting: pa.Table | None = None
     counter: RowCounter | None = None
 
@@ -69,7 +64,7 @@ class AggregateState:
     def rows(self) -> int:
         """Number of rows in windows and waiting."""
         return sum(
-            len(input_state.rows) + (0 if input_state.waiting is None else input_state.waiting.num_rows)
+            len(input_state.window) + (0 if input_state.waiting is None else input_state.waiting.num_rows)
             for input_state in self.inputs
         )
 
@@ -77,7 +72,7 @@ class AggregateState:
     def nbytes(self) -> int:
         """Bytes of the windows' rows, without the tables derived from them."""
         return sum(
-            input_state.rows.nbytes + (0 if input_state.waiting is None else input_state.waiting.nbytes)
+            input_state.window.nbytes + (0 if input_state.waiting is None else input_state.waiting.nbytes)
             for input_state in self.inputs
         )
 
@@ -100,7 +95,9 @@ def empty_state(config: AggregateConfig) -> AggregateState:
             own,
             result.order_codes,
         )
-        inputs.append(InputState(rows, own, counter=None if source.row_limit is None else RowCounter(source.row_limit)))
+        counter = None if source.row_limit is None else RowCounter(source.row_limit)
+        kind = TimeWindow if counter is None else CountedWindow
+        inputs.append(InputState(kind(config, source.number, rows), own, counter=counter))
     return AggregateState(layout, inputs, classes, result, JoinTables(config, layout))
 
 
@@ -111,8 +108,7 @@ def load_relation(config: AggregateConfig, state: AggregateState, number: int, t
     rows = encode_rows(
         config, state.layout, number, released, state.classes, input_state.attributes, state.result.order_codes
     )
-    input_state.rows = rows.with_entries(state.tables.load(number, rows))
-    input_state.panes = merge_small_panes([AggregatePane(len(rows))])
+    input_state.window.replace_rows(rows.with_entries(state.tables.load(number, rows)))
     return state
 
 
@@ -120,10 +116,7 @@ def rebuild_tables(config: AggregateConfig, state: AggregateState) -> AggregateS
     """Rebuild the tables from the windows, for example under a new plan. The result is the same under every plan."""
     state.tables = JoinTables(config, state.layout)
     for number, input_state in enumerate(state.inputs):
-        inside = input_state.rows.entry >= 0
-        entries = input_state.rows.entry.copy()
-        entries[inside] = state.tables.load(number, input_state.rows.take(inside))
-        input_state.rows = input_state.rows.with_entries(entries)
+        input_state.window.load_entries(number, state.tables)
     return state
 
 
@@ -138,22 +131,22 @@ def needs_compaction(state: AggregateState) -> bool:
     numbered = [len(input_state.attributes) for input_state in state.inputs] + [result.group_numbering.used]
     numbered += [extremes.nodes.used for extremes in result.extremes.values()]
     numbered += [len(coder.numbering.known) for coder in coders if coder.numbering is not None]
-    live = state.rows + int(np.count_nonzero(result.columns.ints[: result.group_numbering.used, 0]))
-    return max(numbered) > MAX_GARBAGE and max(numbered) > 4 * live + MAX_GARBAGE
+    garbage = max(numbered) - MAX_GARBAGE - 4 * state.rows
+    return garbage > 0 and garbage > 4 * int(np.count_nonzero(result.columns.ints[: result.group_numbering.used, 0]))
 
 
 def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateState:
     """Return the same state without anything that is not live."""
     fresh = empty_state(config)
     live = _find_live_groups(state.result)
-    groups_of = _renumber_attributes(state, fresh, live)
-    _renumber_keys(state, fresh)
-    codes_of = _renumber_extremes(state, fresh)
+    rows = [input_state.window.read_rows() for input_state in state.inputs]
+    groups_of = _renumber_attributes(state, fresh, rows, live)
+    _renumber_keys(state, fresh, rows)
+    codes_of = _renumber_extremes(state, fresh, rows)
     _move_result(state.result, fresh.result, live, groups_of, codes_of)
-    for input_state, new in zip(state.inputs, fresh.inputs, strict=True):
-        new.rows, new.waiting, new.counter = input_state.rows, input_state.waiting, input_state.counter
-        # The numbers of values changed in every row, so the rows form one new pane.
-        new.panes = merge_small_panes([AggregatePane(len(input_state.rows))]) if input_state.counter is None else []
+    for input_state, new, renumbered in zip(state.inputs, fresh.inputs, rows, strict=True):
+        new.window.replace_rows(renumbered)
+        new.waiting, new.counter = input_state.waiting, input_state.counter
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
     return rebuild_tables(config, fresh)
 
@@ -166,7 +159,9 @@ def _find_live_groups(result: ResultSet) -> Int64s:
     )
 
 
-def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int64s) -> list[Int64s]:
+def _renumber_attributes(
+    state: AggregateState, fresh: AggregateState, rows: list[WindowRows], live: Int64s
+) -> list[Int64s]:
     """Renumber combinations in the rows; return, by input, the new number of every old combination of group keys."""
     groups_of = []
     words = state.result.group_numbering.words[live]
@@ -177,9 +172,9 @@ def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int
             if number in state.result.grouping_inputs
             else np.empty(0, np.int64)
         )
-        kept = np.unique(np.concatenate([input_state.rows.carried, old.examples(groups)]))
+        kept = np.unique(np.concatenate([rows[number].carried, old.examples(groups)]))
         numbers = _copy_combinations(old, new.attributes, kept)
-        input_state.rows = replace(input_state.rows, carried=numbers[np.searchsorted(kept, input_state.rows.carried)])
+        rows[number] = replace(rows[number], carried=numbers[np.searchsorted(kept, rows[number].carried)])
         moved = np.full(max(len(old), 1), -1, np.int64)
         moved[old.groups(kept)] = new.attributes.groups(numbers)
         groups_of.append(moved)
@@ -191,16 +186,16 @@ def _copy_combinations(old: Attributes, new: Attributes, kept: Int64s) -> Int64s
     return new.number_rows(columns, kept.size)
 
 
-def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
+def _renumber_keys(state: AggregateState, fresh: AggregateState, rows: list[WindowRows]) -> None:
     for key_class, (old, new) in enumerate(zip(state.classes, fresh.classes, strict=True)):
         if old.numbering is not None:
-            kept = np.unique(np.concatenate([input_state.rows.words[:, key_class] for input_state in state.inputs]))
+            kept = np.unique(np.concatenate([each.words[:, key_class] for each in rows]))
             new.numbering = _keep_values(old.numbering, kept)
-            for input_state in state.inputs:
-                input_state.rows.words[:, key_class] = np.searchsorted(kept, input_state.rows.words[:, key_class])
+            for each in rows:
+                each.words[:, key_class] = np.searchsorted(kept, each.words[:, key_class])
 
 
-def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int, Int64s]:
+def _renumber_extremes(state: AggregateState, fresh: AggregateState, rows: list[WindowRows]) -> dict[int, Int64s]:
     """Renumber the arguments of MIN and MAX in the rows; return, by extreme, the old codes that stay, in new order."""
     codes_of: dict[int, Int64s] = {}
     for place, (old, new) in enumerate(zip(state.result.order_codes, fresh.result.order_codes, strict=True)):
@@ -211,12 +206,10 @@ def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int
             for aggregate, each in state.result.extremes.items()
             if state.result.extreme_of_aggregate[aggregate] == place
         ]
-        kept = np.unique(
-            np.concatenate([*held, *(input_state.rows.extremes[:, place] for input_state in state.inputs)])
-        )
+        kept = np.unique(np.concatenate([*held, *(each.extremes[:, place] for each in rows)]))
         new.numbering = _keep_values(old.numbering, kept[kept < len(old.numbering.known)])
-        for input_state in state.inputs:
-            input_state.rows.extremes[:, place] = np.searchsorted(kept, input_state.rows.extremes[:, place])
+        for each in rows:
+            each.extremes[:, place] = np.searchsorted(kept, each.extremes[:, place])
         codes_of[place] = kept
     return codes_of
 

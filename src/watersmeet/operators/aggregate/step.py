@@ -10,8 +10,9 @@ The operator runs these steps for a host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.encoding import encode_rows
+from watersmeet.operators.aggregate.input_window import CountedWindow, WindowChanges
 from watersmeet.operators.aggregate.serialization import AggregatePart, restore_from_parts, split_into_parts
 from watersmeet.operators.aggregate.state import (
     AggregateState,
@@ -32,14 +34,8 @@ from watersmeet.operators.aggregate.state import (
     needs_compaction,
     rebuild_tables,
 )
-from watersmeet.operators.aggregate.window_changes import WindowChanges, apply_window_changes, find_window_changes
-from watersmeet.operators.aggregate.window_rows import (
-    AggregatePane,
-    concat_window_rows,
-    evict_from_panes,
-    find_evaluation_instants,
-    merge_small_panes,
-)
+from watersmeet.operators.aggregate.window_changes import apply_window_changes, find_window_changes
+from watersmeet.operators.aggregate.window_rows import find_evaluation_instants
 from watersmeet.operators.protocol import BatchCounters, BatchResults, Clock, InputBatch, SavedPart
 from watersmeet.operators.shed.sampling import build_drop_boxes, fixed_drop_rates_error
 from watersmeet.operators.window_join.admission import (
@@ -48,12 +44,14 @@ from watersmeet.operators.window_join.admission import (
     count_rows,
     drop_late_rows,
     prepend_waiting,
-    set_row_ends,
 )
 from watersmeet.operators.window_join.operator import drop_selections
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Int64s = NDArray[np.int64]
+
+#: Rows of all inputs in one time range of a large batch.
+SLICE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -89,16 +87,9 @@ def step(
         ]
     )
     state.result.start_snapshots()
-    for i in config.stream_inputs:
-        _admit_rows(config, state, i, kept.get(i), future_us)
-    if config.every_row:
-        state.row_times_us = np.unique(
-            np.concatenate([state.row_times_us, *(input_batch.times for input_batch in kept.values())])
-        )
-    if config.every_us is None and not config.every_row:
-        results = _emit_at_watermark(config, state, future_us, tally)
-    else:
-        results = _emit_due_instants(config, state, future_us, tally)
+    results: list[pa.RecordBatch] = []
+    for slice_batches, before_us in _split_by_time(config, kept, future_us):
+        results += _advance_to(config, state, slice_batches, before_us, tally)
     if needs_compaction(state):
         state = compact_state(config, state)
     elif state.tables.needs_rebuild:
@@ -112,6 +103,56 @@ def step(
     return AggregateStepResult(results, state, counters)
 
 
+def _split_by_time(
+    config: AggregateConfig, batches: Mapping[int, InputBatch], future_us: int
+) -> Iterator[tuple[Mapping[int, InputBatch], int]]:
+    """Yield the rows of a large batch in time ranges, each with the instant before which no later row comes.
+
+    So windows and changes stay the size of a range and not of the batch. Without EVERY, a batch is one evaluation.
+    """
+    total = sum(map(len, batches.values()))
+    if config.every_us is None or total < 2 * SLICE_ROWS:
+        yield batches, future_us
+        return
+    ordered = {number: _sort_by_time(batch) for number, batch in batches.items()}
+    largest = max(ordered.values(), key=len).times
+    cuts = np.unique(largest[np.linspace(0, largest.size - 1, total // SLICE_ROWS + 1).astype(np.int64)[1:-1]])
+    for from_us, before_us in pairwise([-FOREVER_US, *cuts[cuts < future_us].tolist(), FOREVER_US]):
+        yield (
+            {number: _take_between(batch, from_us, before_us) for number, batch in ordered.items()},
+            min(before_us, future_us),
+        )
+
+
+def _sort_by_time(batch: InputBatch) -> InputBatch:
+    if np.all(batch.times[1:] >= batch.times[:-1]):
+        return batch
+    order = np.argsort(batch.times, kind="stable")
+    return InputBatch(batch.table.take(order), batch.times[order])
+
+
+def _take_between(batch: InputBatch, from_us: int, before_us: int) -> InputBatch:
+    start, stop = np.searchsorted(batch.times, [from_us, before_us]).tolist()
+    return InputBatch(batch.table.slice(start, stop - start), batch.times[start:stop])
+
+
+def _advance_to(
+    config: AggregateConfig,
+    state: AggregateState,
+    batches: Mapping[int, InputBatch],
+    future_us: int,
+    tally: WorkCounters,
+) -> list[pa.RecordBatch]:
+    """Admit rows and emit every evaluation before `future_us`."""
+    for i in config.stream_inputs:
+        _admit_rows(config, state, i, batches.get(i), future_us)
+    if config.every_row:
+        state.row_times_us = np.unique(np.concatenate([state.row_times_us, *(each.times for each in batches.values())]))
+    if config.every_us is None and not config.every_row:
+        return _emit_at_watermark(config, state, future_us, tally)
+    return _emit_due_instants(config, state, future_us, tally)
+
+
 def _emit_due_instants(
     config: AggregateConfig, state: AggregateState, future_us: int, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
@@ -121,15 +162,15 @@ def _emit_due_instants(
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
         state.row_times_us = state.row_times_us[instants_us.size :]
     elif config.every_us is not None:
-        starts_us = [config.row_starts_us(i, state.inputs[i].rows.times) for i in config.stream_inputs]
-        ends_us = [state.inputs[i].rows.ends for i in config.stream_inputs]
+        times_us = [state.inputs[i].window.next_times_us(limit_us) for i in config.stream_inputs]
+        starts_us, ends_us = [starts for starts, _ in times_us], [ends for _, ends in times_us]
         instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     results: list[pa.RecordBatch] = []
     after_us = state.evaluated_us
     if instants_us.size:
         window_changes = find_window_changes(config, state, instants_us)
         results = apply_window_changes(config, state, window_changes, instants_us, tally, closing=instants_us.size - 1)
-        _commit_changes(state, window_changes)
+        _commit_changes(state, window_changes, int(instants_us[-1]))
         state.evaluated_us = int(instants_us[-1])
     if state.result.snapshots is None:
         return results
@@ -168,33 +209,34 @@ def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us
     at = np.array([final_us], np.int64)
     window_changes = find_window_changes(config, state, at)
     apply_window_changes(config, state, window_changes, at, tally, closing=-1)
-    _commit_changes(state, window_changes)
+    _commit_changes(state, window_changes, final_us)
 
 
 def _emit_provisionally(
     config: AggregateConfig, state: AggregateState, now: Int64s, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
     """Emit the instant of the watermark with the rows known so far, then restore the windows."""
-    before = [input_state.rows for input_state in state.inputs]
+    counted = [each.window for each in state.inputs if isinstance(each.window, CountedWindow)]
+    before = [window.rows for window in counted]
     for i in config.stream_inputs:
         _count_provisionally(config, state, i, int(now[0]))
     window_changes = find_window_changes(config, state, now)
     results = apply_window_changes(config, state, window_changes, now, tally, closing=0)
     apply_window_changes(config, state, [each.invert() for each in reversed(window_changes)], now, tally, closing=-1)
     for each in window_changes:
-        state.tables.release_entries(each.number, each.rows.entry[each.entering])
-    for input_state, rows in zip(state.inputs, before, strict=True):
-        input_state.rows = rows
+        state.tables.release_entries(each.number, each.entering.entry)
+        state.inputs[each.number].window.undo_changes(now)
+    for window, rows in zip(counted, before, strict=True):
+        window.rows = rows
     return results
 
 
-def _commit_changes(state: AggregateState, window_changes: list[WindowChanges]) -> None:
+def _commit_changes(state: AggregateState, window_changes: list[WindowChanges], last_us: int) -> None:
     """Evict the rows that left their windows, and those that came and went between two instants."""
     for each in window_changes:
-        state.tables.release_entries(each.number, each.rows.entry[each.leaving])
-        input_state = state.inputs[each.number]
-        input_state.rows = each.rows if not each.expired.any() else each.rows.take(~each.expired)
-        input_state.panes = evict_from_panes(input_state.panes, each.expired) if input_state.counter is None else []
+        state.tables.release_entries(each.number, each.leaving.entry)
+        state.tables.forget_rows(each.number, each.forgotten)
+        state.inputs[each.number].window.commit_changes(last_us)
 
 
 def _admit_rows(
@@ -213,9 +255,7 @@ def _admit_rows(
     if ready.any():
         counter = input_state.counter = input_state.counter.copy()
         released, victims, last_us = count_rows(source, counter, InputBatch(table, times).filter(ready))
-        input_state.rows = input_state.rows.with_ends(
-            set_row_ends(input_state.rows.ends, input_state.rows.seqs, victims, last_us)
-        )
+        _get_counted_window(state, number).set_ends(victims, last_us)
         _append_rows(config, state, number, released)
 
 
@@ -232,9 +272,7 @@ def _count_provisionally(config: AggregateConfig, state: AggregateState, number:
         released, victims, last_us = count_rows(
             source, input_state.counter.copy(), InputBatch(table, times).filter(here)
         )
-        input_state.rows = input_state.rows.with_ends(
-            set_row_ends(input_state.rows.ends, input_state.rows.seqs, victims, last_us)
-        )
+        _get_counted_window(state, number).set_ends(victims, last_us)
         _append_rows(config, state, number, released)
 
 
@@ -244,10 +282,14 @@ def _append_rows(config: AggregateConfig, state: AggregateState, number: int, re
         config, state.layout, number, released, state.classes, input_state.attributes, state.result.order_codes
     )
     if len(rows):
-        input_state.rows = concat_window_rows([input_state.rows, rows])
-        input_state.panes = (
-            merge_small_panes([*input_state.panes, AggregatePane(len(rows))]) if input_state.counter is None else []
-        )
+        input_state.window.append(rows)
+
+
+def _get_counted_window(state: AggregateState, number: int) -> CountedWindow:
+    window = state.inputs[number].window
+    if not isinstance(window, CountedWindow):
+        raise InternalError("only a ROWS window counts its rows")
+    return window
 
 
 @dataclass(frozen=True)

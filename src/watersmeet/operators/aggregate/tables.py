@@ -67,7 +67,9 @@ class JoinTables:
         self.carried = np.zeros(16, np.int64)
         self.extremes = np.zeros((16, len(config.extremes)), np.int64)
         self.has_extreme = np.zeros((16, len(config.extremes)), np.bool_)
+        self.place_of = np.full(16, NONE, np.int64)  # scratch of `net_changes`, a place per entry
         self.directories = _empty_directories(config, self._access_paths, 16)
+        self._checked_nodes = 0
 
     @property
     def live_entries(self) -> int:
@@ -76,11 +78,17 @@ class JoinTables:
 
     @property
     def needs_rebuild(self) -> bool:
-        """Whether most nodes and identities belong to entries without rows."""
+        """Whether most nodes and identities belong to entries without rows.
+
+        Entries are counted only after many nodes are new, because a count reads them all.
+        """
         used = max(
             int(self.directories.nodes.max(initial=0)), *(each.used for each in self._identities if each is not None), 0
         )
-        return used > _GARBAGE_ROWS and used > 4 * self.live_entries + _GARBAGE_ROWS
+        if used < self._checked_nodes + max(_GARBAGE_ROWS, self._checked_nodes // 4):
+            return False
+        self._checked_nodes = used
+        return used > 4 * self.live_entries + _GARBAGE_ROWS
 
     def assign_entries(self, number: int, rows: WindowRows) -> Int64s:
         """Return the entry that counts each of these rows.
@@ -106,6 +114,12 @@ class JoinTables:
         if self._identities[number] is None and entries.size:
             self._free = np.concatenate([self._free, entries])
 
+    def forget_rows(self, number: int, forgotten: WindowRows) -> None:
+        """Remove rows that can match no more, and leave their results in the groups."""
+        if len(forgotten):
+            self._apply(build_changes(number, -1, forgotten, np.zeros(len(forgotten), np.int64)))
+            self.release_entries(number, forgotten.entry)
+
     def reserve_directories(self, entering: int) -> None:
         """Reserve room in the directories for this many more rows."""
         most = int(self.directories.nodes.max(initial=0)) + entering
@@ -116,14 +130,16 @@ class JoinTables:
         """Add rows to the tables without joining them; return their entries."""
         entries = self.assign_entries(number, rows)
         self.reserve_directories(len(rows))
-        changes = build_changes(
-            number, 1, rows.with_entries(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64)
-        )
+        changes = build_changes(number, 1, rows.with_entries(entries), np.zeros(len(rows), np.int64))
+        self._apply(changes)
+        return entries
+
+    def _apply(self, changes: EntryChanges) -> None:
+        """Update the entries without joining them."""
         inputs = len(self.config.inputs)
         uncounted = AggregationCounters(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
         for _ in self.join(changes, uncounted, self.allocate_results(1), joins=False):
             pass
-        return entries
 
     def allocate_results(self, results: int) -> JoinedResults:
         """Allocate buffers for this many results."""
@@ -183,6 +199,7 @@ class JoinTables:
     def _grow(self, size: int) -> None:
         self.entries = AggregationEntries(*(_extend_rows(values, size) for values in self.entries))
         self.carried = _extend_rows(self.carried, size)
+        self.place_of = np.full(size, NONE, np.int64)
         self.extremes, self.has_extreme = _extend_rows(self.extremes, size), _extend_rows(self.has_extreme, size)
         links = {
             name: _extend_columns(getattr(self.directories, name), size)
@@ -199,17 +216,17 @@ class JoinTables:
         self.has_extreme[entries] = rows.has_extreme
 
 
-def build_changes(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> EntryChanges:
-    """Return changes for some rows of a window that enter (+1) or leave (−1) at these instants."""
-    pairs = np.zeros((which.size, 2 * rows.floats.shape[1]), np.float64)
-    pairs[:, ::2] = sign * rows.floats[which]
+def build_changes(number: int, sign: int, rows: WindowRows, instants: Int64s) -> EntryChanges:
+    """Return changes for rows that enter (+1) or leave (−1) their window at these instants."""
+    pairs = np.zeros((len(rows), 2 * rows.floats.shape[1]), np.float64)
+    pairs[:, ::2] = sign * rows.floats
     return EntryChanges(
-        input=np.full(which.size, number, np.int64),
-        entry=rows.entry[which],
-        rows=np.full(which.size, sign, np.int64),
+        input=np.full(len(rows), number, np.int64),
+        entry=rows.entry,
+        rows=np.full(len(rows), sign, np.int64),
         instant=instants.astype(np.int64),
-        ints=sign * rows.ints[which],
-        approx=sign * rows.approx[which],
+        ints=sign * rows.ints,
+        approx=sign * rows.approx,
         pairs=pairs,
     )
 

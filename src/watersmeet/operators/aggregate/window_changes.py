@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,72 +11,30 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError
-from watersmeet.kernels.aggregation.arguments import NONE, AggregationCounters, EntryChanges, JoinedResults
+from watersmeet.kernels.aggregation.arguments import AggregationCounters, EntryChanges, JoinedResults
 from watersmeet.kernels.aggregation.as_join import net_changes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.functions import encode_measure, multiply_by_weights
+from watersmeet.operators.aggregate.input_window import WindowChanges
 from watersmeet.operators.aggregate.result_set import Contributions
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.tables import build_changes
-from watersmeet.operators.aggregate.window_rows import WindowRows
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 #: Results per piece. It bounds memory for any batch, together with the matches of a single row.
 RESULTS_PER_PIECE = 1 << 18
 
 
-@dataclass(frozen=True)
-class WindowChanges:
-    """Changes of one input: rows that enter and leave its window, at which instants, and which rows have then expired.
-
-    `rows` are the rows of the input with their entries in the tables.
-    """
-
-    number: int
-    rows: WindowRows
-    entering: Int64s
-    entering_at: Int64s
-    leaving: Int64s
-    leaving_at: Int64s
-    expired: Bools
-
-    def invert(self) -> WindowChanges:
-        """Return the changes that undo these."""
-        return WindowChanges(
-            self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.expired
-        )
-
-
 def find_window_changes(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[WindowChanges]:
-    """Find the rows that enter and leave each window at these instants.
-
-    A row is inside its window at instant t if t lies between its first and its last instant, both included.
-    """
-    return [
-        _find_input_changes(state, number, config.row_starts_us(number, state.inputs[number].rows.times), instants_us)
-        for number in config.stream_inputs
+    """Find the rows that enter and leave each window at these instants."""
+    found = [
+        state.inputs[number].window.find_changes(number, state.tables, instants_us) for number in config.stream_inputs
     ]
-
-
-def _find_input_changes(state: AggregateState, number: int, starts_us: Int64s, instants_us: Int64s) -> WindowChanges:
-    rows = state.inputs[number].rows
-    enters = np.searchsorted(instants_us, starts_us, side="left")
-    leaves = np.searchsorted(instants_us, rows.ends, side="right")
-    inside = rows.entry >= 0
-    expired = leaves < instants_us.size
-    entering = np.flatnonzero(~inside & (enters < leaves) & (enters < instants_us.size))
-    entry = rows.entry.copy()
-    if entering.size:
-        entry[entering] = state.tables.assign_entries(number, rows.take(entering))
-        state.tables.reserve_directories(entering.size)
-    leaving = np.flatnonzero(expired & (entry >= 0))
-    return WindowChanges(
-        number, rows.with_entries(entry), entering, enters[entering], leaving, leaves[leaving], expired
-    )
+    state.tables.reserve_directories(max(each.entering_at.size for each in found))
+    return found
 
 
 def apply_window_changes(
@@ -105,8 +62,8 @@ def apply_window_changes(
     if closing >= 0:
         shown += state.result.add_results(_empty_contributions(config, state), instants_us, closing)
     for each in window_changes:
-        tally.inserts[each.number] += each.entering.size
-        tally.expirations[each.number] += each.leaving.size
+        tally.inserts[each.number] += each.entering_at.size
+        tally.expirations[each.number] += each.leaving_at.size
     return shown
 
 
@@ -117,18 +74,18 @@ def _collect_changes(
 
     Within an instant, rows leave first. Early aggregation nets all changes of an entry into one.
     """
-    parts = [build_changes(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in window_changes]
-    parts += [build_changes(each.number, 1, each.rows, each.entering, each.entering_at) for each in window_changes]
+    parts = [build_changes(each.number, -1, each.leaving, each.leaving_at) for each in window_changes]
+    parts += [build_changes(each.number, 1, each.entering, each.entering_at) for each in window_changes]
     if not parts:
         return _empty_changes(state)
     combined = EntryChanges._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(2 * combined.instant + (combined.rows > 0), kind="stable")
     ordered = EntryChanges._make(column[order] for column in combined)
-    return _net_per_entry(ordered, state.tables.entries.rows.size) if config.early else ordered
+    return _net_per_entry(ordered, state.tables.place_of) if config.early else ordered
 
 
-def _net_per_entry(changes: EntryChanges, entries: int) -> EntryChanges:
-    used = net_changes(changes, np.full(entries, NONE, np.int64))
+def _net_per_entry(changes: EntryChanges, place_of: Int64s) -> EntryChanges:
+    used = net_changes(changes, place_of)
     kept = EntryChanges._make(column[:used] for column in changes)
     matters = (kept.rows != 0) | np.any(kept.ints != 0, axis=1) | np.any(kept.pairs != 0, axis=1)
     return kept if matters.all() else EntryChanges._make(column[matters] for column in kept)

@@ -1,8 +1,4 @@
-"""Rows of one input's window and rows that still wait to enter it, as columns of numbers; their panes and validity.
-
-A pane is a run of neighbouring rows that arrived in one batch and are saved together. Rows expire from a pane one by
-one, and their order stays. A pane is saved once, as it was on arrival: the row ends determine which rows have expired
-since. So a window is not rewritten with every batch. A pane is deleted when its last row expires.
+"""Rows of one input's window as columns of numbers; their validity, and the instants that are evaluated.
 
 A row is valid from the first to the last instant at which it is in its window. Its window knows both
 (`algebra.windows`), except where later rows decide when a counted row ends (`window_join.admission`). The rows of a
@@ -57,17 +53,17 @@ class WindowRows:
     def nbytes(self) -> int:
         return sum(getattr(self, each.name).nbytes for each in fields(self))
 
-    def take(self, chosen: Int64s | Bools) -> WindowRows:
-        """Return the chosen rows."""
+    def take(self, chosen: Int64s | Bools | slice) -> WindowRows:
+        """Return the chosen rows; those of a slice share their memory."""
         return WindowRows(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
     def with_entries(self, entry: Int64s) -> WindowRows:
         """Return the same rows, counted in these entries."""
         return replace(self, entry=entry)
 
-    def with_ends(self, ends: Int64s) -> WindowRows:
-        """Return the same rows with these ends."""
-        return replace(self, ends=ends)
+    def copy(self) -> WindowRows:
+        """Return the same rows in memory of their own."""
+        return WindowRows(**{each.name: getattr(self, each.name).copy() for each in fields(self)})
 
 
 def concat_window_rows(parts: list[WindowRows]) -> WindowRows:

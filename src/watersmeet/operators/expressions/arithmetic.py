@@ -22,6 +22,7 @@ from watersmeet.operators.expressions.rows import (
 )
 from watersmeet.operators.expressions.temporal import add_or_subtract_times, is_temporal
 
+_MAX_DIGITS, _MAX_WIDE_DIGITS = 38, 76
 _CHECKED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 _PLAIN = {"+": "add", "-": "subtract", "*": "multiply"}
 
@@ -34,6 +35,8 @@ def evaluate_arithmetic(node: Arithmetic, rows: EvaluationRows) -> Datum:
         return _divide(node, left, right)
     if node.op == "%":
         return _remainder(broadcast(left, rows.length), broadcast(right, rows.length))
+    if pa.types.is_decimal(left.type):
+        return _compute_decimals(node, left, right, rows.length)
     return call_checked(node, (_PLAIN if pa.types.is_floating(left.type) else _CHECKED)[node.op], left, right)
 
 
@@ -73,6 +76,39 @@ def call_checked(node: Expr, kernel: str, *args: Datum) -> Array:
     except pa.ArrowInvalid as error:
         noun = "decimal" if pa.types.is_decimal(args[0].type) else "integer"
         raise overflow_error(node, noun) from error
+
+
+def _compute_decimals(node: Arithmetic, left: Datum, right: Datum, length: int) -> Array:
+    """Return an exact sum, difference or product; more than 38 digits are an overflow.
+
+    Arrow refuses types whose result could have too many digits, so such results are computed with 76 digits.
+    """
+    scale = left.type.scale + right.type.scale if node.op == "*" else max(left.type.scale, right.type.scale)
+    whole = max(left.type.precision - left.type.scale, right.type.precision - right.type.scale)
+    digits = left.type.precision + right.type.precision + 1 if node.op == "*" else whole + scale + 1
+    if digits <= _MAX_DIGITS:
+        return call_checked(node, _CHECKED[node.op], left, right)
+    result = pa.decimal128(_MAX_DIGITS, scale)
+    if digits > _MAX_WIDE_DIGITS:
+        return _compute_with_python(node, broadcast(left, length), broadcast(right, length), result)
+    wide = [each.cast(pa.decimal256(each.type.precision, each.type.scale)) for each in (left, right)]
+    try:
+        return call_kernel(_CHECKED[node.op], *wide).cast(result)
+    except pa.ArrowInvalid as error:
+        raise overflow_error(node, "decimal") from error
+
+
+def _compute_with_python(node: Arithmetic, left: Array, right: Array, result: pa.DataType) -> Array:
+    compute = {"+": decimal.Context.add, "-": decimal.Context.subtract, "*": decimal.Context.multiply}[node.op]
+    exact = decimal.Context(prec=100)
+    values = [
+        None if a is None or b is None else compute(exact, a, b)
+        for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)
+    ]
+    try:
+        return pa.array(values, result)
+    except pa.ArrowInvalid as error:
+        raise overflow_error(node, "decimal") from error
 
 
 def null_where_zero(divisor: Datum) -> Array:

@@ -130,4 +130,6 @@ FUNCTIONS: Mapping[str, Callable[[Call, EvaluationRows], Datum]] = {
     "HOUR": temporal.evaluate_hour,
     "MINUTE": temporal.evaluate_minute,
     "SECOND": temporal.evaluate_second,
+    "DATE_TRUNC": temporal.evaluate_date_trunc,
+    "TIME_BUCKET": temporal.evaluate_time_bucket,
 }

@@ -41,7 +41,7 @@ _CALL_KINDS = {
     **dict.fromkeys(_TEXT_FUNCTIONS, TEXT_CALL),
     **dict.fromkeys(("LENGTH", "STARTS_WITH", "ENDS_WITH"), TEXT),
     "CONTAINS": PATTERN,
-    **dict.fromkeys(("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"), TIME_CALL),
+    **dict.fromkeys(("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "DATE_TRUNC", "TIME_BUCKET"), TIME_CALL),
 }
 _KINDS: dict[type[Expr], str] = {Like: PATTERN, In: MEMBER, Case: BRANCH}
 

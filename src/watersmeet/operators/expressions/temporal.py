@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import Arithmetic, Call
+from watersmeet.algebra.expressions import Literal as Constant
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions.rows import (
     Array,
@@ -27,6 +28,17 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _CHECKED = {"+": "add_checked", "-": "subtract_checked"}
 _MONTHS_TO_1970 = 1970 * 12
+_SECONDS_PER_DAY = 86_400
+_SECONDS_PER_UNIT = {
+    "MICROSECOND": 1e-6,
+    "MILLISECOND": 1e-3,
+    "SECOND": 1,
+    "MINUTE": 60,
+    "HOUR": 3_600,
+    "DAY": _SECONDS_PER_DAY,
+    "WEEK": 7 * _SECONDS_PER_DAY,
+}
+_MONTHS_PER_UNIT = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def is_temporal(kind: pa.DataType) -> bool:
@@ -79,6 +91,39 @@ def evaluate_minute(node: Call, rows: EvaluationRows) -> Datum:
 
 def evaluate_second(node: Call, rows: EvaluationRows) -> Datum:
     return _clock_field(node, rows, lambda seconds: seconds % 60)
+
+
+def evaluate_date_trunc(node: Call, rows: EvaluationRows) -> Datum:
+    """Truncate instants to the start of their second, hour, week or another unit."""
+    unit = node.args[0]
+    assert isinstance(unit, Constant)
+    word = str(unit.value).upper()
+    values = rows.evaluate_array(node.args[1])
+    ticks = _TICKS_PER_SECOND[values.type.unit]
+    if word in _SECONDS_PER_UNIT:
+        width = int(_SECONDS_PER_UNIT[word] * ticks)
+        # The epoch is a Thursday, so weeks that begin on Monday start three days before it.
+        origin = -3 * _SECONDS_PER_DAY * ticks if word == "WEEK" else 0
+        return _truncate(node, values, max(width, 1), origin)
+    months = to_int64(values).view(f"datetime64[{values.type.unit}]").astype("datetime64[M]").astype(np.int64)
+    starts = months // _MONTHS_PER_UNIT[word] * _MONTHS_PER_UNIT[word]
+    truncated = starts.view("datetime64[M]").astype(f"datetime64[{values.type.unit}]").astype(np.int64)
+    return to_arrow(truncated, find_null_rows(values), pa.int64()).view(values.type)
+
+
+def evaluate_time_bucket(node: Call, rows: EvaluationRows) -> Datum:
+    """Truncate instants or integers to multiples of a width, counted from the epoch as the tiles of TUMBLE are."""
+    width = to_int64(rows.evaluate_array(node.args[0]))
+    values = rows.evaluate_array(node.args[1])
+    return _truncate(node, values, int(width[0]) if width.size else 1, 0)
+
+
+def _truncate(node: Call, values: Array, width: int, origin: int) -> Array:
+    numbers = to_int64(values)
+    rest = (numbers % width - origin % width) % width
+    if np.any(numbers < np.iinfo(np.int64).min + rest):
+        raise QueryError(f"time out of range in {expression_excerpt(node)}", span=node.span)
+    return to_arrow(numbers - rest, find_null_rows(values), pa.int64()).view(values.type)
 
 
 def _calendar_field(node: Call, rows: EvaluationRows, field: Callable[[RowNumbers], RowNumbers]) -> Array:
