@@ -20,6 +20,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
+from tests.volume import scale_volume
 from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
@@ -29,7 +30,8 @@ from watersmeet.sources.directories import FileSource
 
 SECOND = 1_000_000
 COMMITTED_BATCHES = 4
-FLIPPED_BITS = 64
+#: Bits of each file that are flipped, one at a time.
+FLIPPED_BITS = min(64, scale_volume(16))
 
 JOIN = "SELECT a.k, a.id AS left_id, b.id AS right_id FROM a [RANGE 10 SECONDS], b [ROWS 4] WHERE a.k = b.k"
 AGGREGATION = (

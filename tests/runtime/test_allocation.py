@@ -204,8 +204,6 @@ def test_plans_that_cannot_be_divided_are_refused() -> None:
         wm.plan(drop={"a": 0.5}, probe={"a": 0.5})
     with pytest.raises(PlanError, match="between 0 and 1"):
         wm.plan(window={"a": 1.5})
-    with pytest.raises(PlanError, match="not modelled"):
-        wm.explain(QUERY, _streams(1), plan=wm.plan(probe={"a": 0.5}))
     assert "probe" not in wm.plan().to_dict(), "plans without an allocation are saved as before"
 
 

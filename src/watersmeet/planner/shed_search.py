@@ -108,7 +108,7 @@ def find_approximation(
     rough = [search.climb(each, _ROUGH_ROUNDS) for each in promising]
     finalists = sorted(rough, key=_rank_roughly)[:FINALISTS]
     best = search.polish(_choose_best([search.improve(each) for each in finalists]))
-    keep = {name: _round_share(share, search.least[name]) for name, share in best.keep.items()}
+    keep = {name: round_share(share, search.least[name]) for name, share in best.keep.items()}
     costed, whole = context.cost(best.full, keep), context.cost(best.full, {}).cost.answer_per_s
     drop = tuple((name, 1 - share) for name, share in keep.items() if share < 1)
     return Approximation(
@@ -123,7 +123,7 @@ def find_best_shares(
     search = _ShedSearch(context, least, policy)
     (found,) = search.list_candidates([plan], is_pinned=True)
     best = search.polish(search.improve(found))
-    return {name: _round_share(share, least[name]) for name, share in best.keep.items()}
+    return {name: round_share(share, least[name]) for name, share in best.keep.items()}
 
 
 def minimum_shares(context: CostingContext, policy: SheddingPolicy) -> Shares:
@@ -312,10 +312,10 @@ def _describe_shortfall(search: _ShedSearch, plans: Sequence[Plan]) -> str:
     return f"{context.budget.shortfall(nearest)}.{full}"
 
 
-def _round_share(share: float, least: float) -> float:
+def round_share(share: float, least: float) -> float:
     """Round a share down to a few digits, but not below the minimum, so that it still fits the budget.
 
-    >>> _round_share(0.123456, 0.0), _round_share(0.00123456, 0.0), _round_share(0.5, 0.6)
+    >>> round_share(0.123456, 0.0), round_share(0.00123456, 0.0), round_share(0.5, 0.6)
     (0.1234, 0.001234, 0.6)
     """
     if share >= 1 or share <= 0:

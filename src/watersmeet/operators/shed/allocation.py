@@ -122,7 +122,11 @@ class AllocatedJoinOperator:
         joins: list[JoinState] = []
         counted: list[BatchCounters] = []
         for prober, (direction, join) in enumerate(zip(self.directions, state.joins, strict=True)):
-            matches, (following, counters) = exhaust(direction.advance(join, flagged, clock))
+            if self.is_unused(prober) and not join.rows:
+                joins.append(join)
+                continue
+            probing = {i: self._select_role(flagged[i], i, prober) for i in flagged}
+            matches, (following, counters) = exhaust(direction.advance(join, probing, clock))
             results += matches if state.aggregation is None else [mark_direction(batch, prober) for batch in matches]
             joins.append(following)
             counted.append(counters)
@@ -130,7 +134,8 @@ class AllocatedJoinOperator:
         if aggregation is not None:
             results = aggregation.step(results, clock.newest_us, clock.next_watermark_us)
         yield from results
-        return AllocatedState(tuple(joins), aggregation), _combine_counters(counted, results)
+        arrived = _count_arrivals(len(self.samplers), flagged, clock)
+        return AllocatedState(tuple(joins), aggregation), _combine_counters(arrived, counted, results)
 
     def trim(self, before: AllocatedState, after: AllocatedState, clock: Clock) -> AllocatedState:
         trimmed = (
@@ -171,6 +176,20 @@ class AllocatedJoinOperator:
             )
         return build_allocated_operator(self.bound, plan, saved_every_batch=self.directions[0].saved_every_batch), state
 
+    def is_unused(self, prober: int) -> bool:
+        """Return whether a direction keeps no pair. A ROWS window counts its rows all the same."""
+        counts = any(each.counts_all for each in self.samplers)
+        return not counts and not self.samplers[prober].probe.keep * self.samplers[1 - prober].window.keep
+
+    def _select_role(self, batch: InputBatch, number: int, prober: int) -> InputBatch:
+        """Return the rows that have their role in a direction, and all rows of a ROWS window, which counts them."""
+        sampler = self.samplers[number]
+        box, flag = (sampler.probe, PROBES) if number == prober else (sampler.window, STORED)
+        if sampler.counts_all or not box.is_dropping:
+            return batch
+        kept = batch.table.column(flag).to_numpy()
+        return InputBatch(batch.table.filter(pa.array(kept)), batch.times[kept])
+
     def _identity(self, number: int) -> list[str]:
         return self.bound.sources[number].schema.fields.names
 
@@ -192,17 +211,28 @@ def build_allocated_operator(
         _refuse_empty_directions(bound, shares)
         estimated = build_shed_config(bound, {})
         aggregation, joined = AllocatedAggregation(estimated, shares=(shares[0], shares[1])), estimated.bound
-    joined = replace(joined, sources=tuple(map(_declare_flags, joined.sources)))
     first, second = (
         WindowJoinOperator(directed, _compile_direction(directed, plan), {}, saved_every_batch=saved_every_batch)
-        for directed in (direct_join(joined, prober) for prober in (0, 1))
+        for directed in build_directed_queries(joined)
     )
     return AllocatedJoinOperator(bound, plan, (first, second), samplers, aggregation)
 
 
+def build_directed_queries(bound: BoundQuery) -> tuple[BoundQuery, BoundQuery]:
+    """Return the join in which rows of the first stream probe, then the one in which rows of the second do."""
+    flagged = replace(bound, sources=tuple(map(_declare_flags, bound.sources)))
+    return direct_join(flagged, 0), direct_join(flagged, 1)
+
+
+def shift_filters(plan: Plan) -> Plan:
+    """Return the plan with the filters of each source numbered after its flag, which is tested first."""
+    shifted = tuple((alias, (1, *(number + 1 for number in numbers))) for alias, numbers in plan.filters)
+    return replace(plan, filters=shifted)
+
+
 def _compile_direction(directed: BoundQuery, plan: Plan) -> JoinConfig:
     """Return the join of a direction. It never waits for evaluation, because estimates need all results of a batch."""
-    return replace(compile_join_config(directed, plan), emits_every_batch=True)
+    return replace(compile_join_config(directed, shift_filters(plan)), emits_every_batch=True)
 
 
 def direct_join(flagged: BoundQuery, prober: int) -> BoundQuery:
@@ -211,20 +241,22 @@ def direct_join(flagged: BoundQuery, prober: int) -> BoundQuery:
     The rows have their flags.
     """
     probing, held = flagged.sources[prober], flagged.sources[1 - prober]
-    earlier = Comparison("<=" if prober == 0 else "<", Column(AT, held.alias), Column(AT, probing.alias))
-    pair = PairConstraint(
-        held.alias, probing.alias, min(flagged.bounds.later_by_us[1 - prober][prober], MAX_LENGTH_US), directed=True
-    )
+    longest_us = min(flagged.bounds.later_by_us[1 - prober][prober], MAX_LENGTH_US)
+    pair = PairConstraint(held.alias, probing.alias, longest_us, directed=True, least_us=min(prober, longest_us))
     flags = (Column(PROBES, probing.alias), Column(STORED, held.alias))
+    # A window of one instant has no room for a later row: then a comparison that is never true keeps the query valid.
+    earlier = [Comparison("<", Column(AT, held.alias), Column(AT, probing.alias))] if prober and not longest_us else []
     return replace(
         flagged,
         query=replace(flagged.query, pairs=(*flagged.query.pairs, pair)),
-        where=conjunction((*flags, *conjuncts(flagged.where), earlier)),
+        where=conjunction((*flags, *conjuncts(flagged.where), *earlier)),
     )
 
 
 def flag_roles(batch: InputBatch, sampler: RoleSampler) -> InputBatch:
-    """Append the time and the two flags to rows."""
+    """Append the time and the two flags to rows. Packets on Spark have their flags, because they lack some columns."""
+    if PROBES in batch.table.column_names:
+        return InputBatch(batch.table.append_column(AT, pa.array(batch.times, pa.int64())), batch.times)
     flags = [(PROBES, sampler.probe.select_kept(batch.table)), (STORED, sampler.window.select_kept(batch.table))]
     flagged = batch.table.append_column(AT, pa.array(batch.times, pa.int64()))
     for name, kept in flags:
@@ -237,13 +269,25 @@ def _declare_flags(source: BoundSource) -> BoundSource:
     return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *flags])))
 
 
-def _combine_counters(counted: Sequence[BatchCounters], results: Sequence[pa.RecordBatch]) -> BatchCounters:
-    """Combine the counters of both directions. Both see all rows, late ones included."""
-    one = counted[0]
-    tally = WorkCounters(len(one.arrived))
+def _count_arrivals(
+    inputs: int, batches: Mapping[int, InputBatch], clock: Clock
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Count the rows of each input, and the late ones among them."""
+    arrived = [len(batches[i]) if i in batches else 0 for i in range(inputs)]
+    late = [int((batches[i].times < clock.watermark_us).sum()) if i in batches else 0 for i in range(inputs)]
+    return tuple(arrived), tuple(late)
+
+
+def _combine_counters(
+    arrived: tuple[tuple[int, ...], tuple[int, ...]],
+    counted: Sequence[BatchCounters],
+    results: Sequence[pa.RecordBatch],
+) -> BatchCounters:
+    """Combine the counters of both directions. A direction sees only the rows that have a role in it."""
+    tally = WorkCounters(len(arrived[0]))
     for each in counted:
         tally.add(each.tally)
-    return BatchCounters(one.arrived, one.late, sum(batch.num_rows for batch in results), tally)
+    return BatchCounters(*arrived, sum(batch.num_rows for batch in results), tally)
 
 
 def _refuse_empty_directions(bound: BoundQuery, shares: Sequence[RoleShares]) -> None:

@@ -93,6 +93,11 @@ class RoleShares:
     def keep_all_rows(self) -> bool:
         return self.probe == self.window == 1
 
+    @property
+    def kept_share(self) -> float:
+        """Share of the rows that are kept in at least one role. The draws of the two roles are independent."""
+        return self.probe + self.window - self.probe * self.window
+
 
 PROBE, WINDOW = "probe", "window"
 

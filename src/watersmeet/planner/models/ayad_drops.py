@@ -35,17 +35,29 @@ MAX_PAIRED_SOURCES = 7
 _MAX_IMPROVEMENTS, _NEGLIGIBLE_SHARE = 20, 1e-6
 
 
+#: Ways to shed rows: at the sources, or by role (Kang, Naughton, Viglas).
+DROP, ALLOCATE = "drop", "allocate"
+
+
 @dataclass(frozen=True, slots=True)
 class SheddingPolicy:
     """Requirements on shedding: a least rate per stream in rows/s, and a weight for a stream's part of the output.
 
     If all windows are time windows, every part shrinks by the same factor, so weights change nothing.
+
+    `strategy` is "drop" (drop boxes at the sources), "allocate" (probes and windows are divided between two streams),
+    or None: whichever keeps more output.
     """
 
     least_rows_per_s: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    strategy: str | None = None
 
     def __post_init__(self) -> None:
+        if self.strategy not in (None, DROP, ALLOCATE):
+            raise PlanError(
+                f'there is no strategy "{self.strategy}" to shed rows', hint=f"strategies: {DROP}, {ALLOCATE}"
+            )
         for name, rate in self.least_rows_per_s.items():
             check_not_negative(rate, f'the least rate of "{name}"', PlanError)
         for name, weight in self.weights.items():

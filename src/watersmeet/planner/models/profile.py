@@ -37,9 +37,10 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class SparkCosts:
-    """Seconds per row that Spark packs, shuffles, stores in its state store and emits, and per micro-batch.
+    """CPU seconds per row that Spark packs, shuffles, stores in its state store and emits, and per micro-batch.
 
-    `assumed` marks the defaults: round numbers of the right size that were not measured.
+    `driver_s` is the wall time of a micro-batch without rows: planning, logs, commits and the start of tasks. `assumed`
+    marks the defaults: round numbers of the right size that were not measured.
     """
 
     pack_s: float = 2e-7
@@ -48,6 +49,7 @@ class SparkCosts:
     out_s: float = 5e-7
     batch_s: float = 0.5
     assumed: bool = True
+    driver_s: float = 0.65
 
     def __post_init__(self) -> None:
         for each in fields(self):

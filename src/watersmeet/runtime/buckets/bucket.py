@@ -28,7 +28,16 @@ from watersmeet.operators.protocol import BatchCounters, Clock, InputBatch, Oper
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
 from watersmeet.runtime.buckets.bucket_grid import BucketGrid, Int64s
-from watersmeet.runtime.buckets.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table, restore_integers
+from watersmeet.runtime.buckets.packets import (
+    CLOCK,
+    ROWS,
+    SHED,
+    UNSELECTED,
+    WITHOUT_ROLE,
+    Packet,
+    decode_table,
+    restore_integers,
+)
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 
@@ -156,11 +165,11 @@ class _UnpackedBatch:
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
             late = counters.late[i] if self.bucket.grid.is_first_copy(i, self.cell) else 0
-            unselected, shed = (self._times(kind, number) for kind in (UNSELECTED, SHED))
+            unselected, shed, counted = (self._times(kind, number) for kind in (UNSELECTED, SHED, WITHOUT_ROLE))
             late += int(np.count_nonzero(unselected < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
             metrics[f"arrived_{number}"] = self.arrived.get(number, 0)
             metrics[f"late_{number}"] = late
-            metrics[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
+            metrics[f"shed_{number}"] = sum(int(np.count_nonzero(each >= watermark_us)) for each in (shed, counted))
         metrics |= {f"shuffled_{i}": len(input_batch) for i, input_batch in input_batches.items()}
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)

@@ -20,6 +20,13 @@ from watersmeet.operators.aggregate.merging import build_merge_config
 from watersmeet.operators.build import build_estimation_config, build_operator
 from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.protocol import Operator, OperatorConfig
+from watersmeet.operators.shed.allocation import (
+    AT,
+    PROBES,
+    STORED,
+    AllocatedJoinOperator,
+    build_allocated_operator,
+)
 from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
@@ -81,9 +88,7 @@ def build_execution_plan(
     of later batches. `stats` are declared statistics. `checkpoint` stores the grid of a streaming query.
     """
     if plan is not None and plan.is_allocated:
-        raise PlanError(
-            "a plan that divides probes and windows runs in this process only", hint="on Spark, use wm.plan(drop=...)"
-        )
+        return _build_allocated_join(bound, sources, plan, buckets, partitions, log, stats or {}, checkpoint)
     if bound.is_aggregation and plan is not None and build_drop_boxes(bound, plan):
         return _build_shedding_aggregation(bound, sources, plan, partitions)
     plan = choose_spark_plan(bound, sources, plan, stats)
@@ -148,6 +153,53 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
         _build_bucket(operator, sources, packers),
         _build_shedding_signature(bound, packers, partitions, plan),
     )
+
+
+def _build_allocated_join(
+    bound: BoundQuery,
+    sources: Sources,
+    plan: Plan,
+    buckets: int,
+    partitions: int,
+    log: PlanLog | None,
+    stats: Mapping[str, StreamStats],
+    checkpoint: GridStore | None,
+) -> SparkExecutionPlan:
+    """Build the plan of a join that divides probes and windows. Packing draws the roles of a row and sends them."""
+    if bound.is_aggregation:
+        raise PlanError(
+            "an aggregation that divides probes and windows runs in this process only",
+            hint="on Spark, use wm.plan(drop=...)",
+        )
+    if log is not None:
+        raise PlanError(
+            "a plan that divides probes and windows cannot change its shares while it runs on Spark",
+            hint="use either shed or keep_up",
+        )
+    plan = choose_spark_plan(bound, sources, plan, stats)
+    config = compile_join_config(bound, plan)
+    operator = build_allocated_operator(bound, plan, saved_every_batch=True)
+    grid = _load_or_choose_grid(bound, config, sources, buckets, stats, checkpoint)
+    labels = assign_labels(grid.cells, partitions)
+    packers = tuple(
+        replace(
+            _build_packer(config, number, name, grid, labels, None, None),
+            identity=tuple(bound.sources[number].schema.fields.names),
+            roles=operator.samplers[number],
+            inputs=(_build_flagged_input(config, operator, number),),
+        )
+        for number, name in enumerate(_list_stream_names(config))
+    )
+    signature = {**_build_signature(bound, packers, partitions), "how rows are kept": "by role"}
+    return SparkExecutionPlan(bound, packers, _build_bucket(operator, sources, packers), signature)
+
+
+def _build_flagged_input(config: JoinConfig, operator: AllocatedJoinOperator, number: int) -> PackedInput:
+    """Return the input of one stream, with all columns that either direction reads, and the flags."""
+    packed = _build_packed_input(config, config.inputs[number])
+    read = [name for each in operator.directions for name in list_columns_read(each.config.inputs[number])]
+    columns = dict.fromkeys([*packed.columns, *(name for name in read if name != AT), PROBES, STORED])
+    return replace(packed, columns=tuple(columns))
 
 
 def _build_shedding_signature(

@@ -5,7 +5,8 @@ operator, and a packet is one row to Spark. It has these columns.
 
 - `bucket` is the label that Spark groups by.
 - `round` is the batch of a finite input that comes in several batches.
-- `kind` tells rows of an input, the clock of a stream, and, for the ledger, times of rows that are unselected or shed.
+- `kind` tells rows of an input, the clock of a stream, and, for the ledger, times of rows that are unselected,
+  shed, or sent without a role: a ROWS window counts them.
 - `source` is the number of the input (for rows) or of the stream (for other kinds).
 - `rows`, `oldest_us` and `newest_us` are the number of rows and the range of their times. For a clock, they cover all
   rows of the stream that a task has read, selected or not. Every bucket gets every clock, so all compute the same
@@ -39,7 +40,7 @@ MIN_BATCH_BYTES = 1 << 20
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
-ROWS, CLOCK, UNSELECTED, SHED = range(4)
+ROWS, CLOCK, UNSELECTED, SHED, WITHOUT_ROLE = range(5)
 
 _PACKED_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("bucket", pa.int32()),

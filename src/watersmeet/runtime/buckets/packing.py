@@ -24,7 +24,8 @@ from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_t
 from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
-from watersmeet.operators.shed.sampling import DropBox
+from watersmeet.operators.shed.allocation import PROBES, STORED
+from watersmeet.operators.shed.sampling import DropBox, RoleSampler
 from watersmeet.runtime.buckets.bucket_grid import Axis, BucketGrid, Int64s
 from watersmeet.runtime.buckets.packets import (
     CLOCK,
@@ -32,6 +33,7 @@ from watersmeet.runtime.buckets.packets import (
     ROWS,
     SHED,
     UNSELECTED,
+    WITHOUT_ROLE,
     Packet,
     downcast_integers,
     encode_packets,
@@ -44,6 +46,9 @@ from watersmeet.sources.times import extract_event_times_us
 #: Rows are gathered up to this size before they are packed, or until they fill all blobs. So small batches do not make
 #: small blobs, and Spark processes one chunk while the next is packed.
 CHUNK_BYTES = 1 << 26
+
+#: Columns that packing adds to rows.
+_HIDDEN = (ROW, TIME, PROBES, STORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class Packer:
     planned: PlannedDrops | None = None
     hashes: str | None = None
     unit: str | None = None  # of integer times
+    roles: RoleSampler | None = None  # rows carry flags whether they probe and are stored
     with_hidden: bool = False  # rows carry their identity and time, for estimates of aggregates over shed rows
 
     def for_batch(self, batch: int) -> Packer:
@@ -119,13 +125,20 @@ class Packer:
 
         Columns of the row identity are among them only if rows may be shed by them.
         """
-        read = [column for each in self.inputs for column in each.names_read() if column not in (ROW, TIME)]
-        identity = self.identity if self.with_hidden or (self.hashes is None and self._box().is_dropping) else ()
+        read = [column for each in self.inputs for column in each.names_read() if column not in _HIDDEN]
+        is_flagged = self.with_hidden or self.roles is not None
+        identity = self.identity if is_flagged or (self.hashes is None and self._box().is_dropping) else ()
         return list(dict.fromkeys([self.time, *read, *identity]))
 
     def _pack_rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
         batch = table.combine_chunks()
-        kept = self._select_kept(batch)
+        if self.roles is None:
+            kept = self._select_kept(batch)
+        else:
+            batch, with_role = _flag_roles(self.roles, batch, self.identity)
+            kept = np.ones_like(with_role) if self.roles.counts_all else with_role
+            if self.roles.counts_all and not np.all(with_role):
+                yield self._pack_times(WITHOUT_ROLE, times[~with_role], round_number)
         if self.with_hidden:
             batch = add_hidden_columns(InputBatch(batch, times), self.identity).table
         if not np.all(kept):
@@ -168,6 +181,14 @@ class Packer:
             times.size,
             blob=encode_table_to_buffer(pa.table({TIME: pa.array(times)})),
         )
+
+
+def _flag_roles(roles: RoleSampler, table: pa.Table, identity: tuple[str, ...]) -> tuple[pa.Table, NDArray[np.bool_]]:
+    """Return the rows with a flag per role, and which of them have a role."""
+    identified = table.select(list(identity))
+    probes, stored = roles.probe.select_kept(identified), roles.window.select_kept(identified)
+    flagged = table.append_column(PROBES, pa.array(probes)).append_column(STORED, pa.array(stored))
+    return flagged, probes | stored
 
 
 def _select_rows(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _SelectedRows:

@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.events import log_event
-from watersmeet.operators.shed.sampling import build_drop_boxes
+from watersmeet.operators.shed.sampling import RoleShares
 from watersmeet.operators.window_join.work_counters import WorkCounters
+from watersmeet.planner.allocation_search import allocate_plan
 from watersmeet.planner.costing_context import CostingContext
-from watersmeet.planner.explain import Explanation
-from watersmeet.planner.models.ayad_drops import SheddingPolicy
+from watersmeet.planner.explain import Explanation, cost_with_shedding
+from watersmeet.planner.models.ayad_drops import ALLOCATE, DROP, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
 from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.planning import (
@@ -229,7 +230,7 @@ class AdaptivePlanner:
 
     def _make_decision(self, reason: str, signals: Signals) -> Decision:
         explanation = self._explain_recent_rows(signals)
-        running, best = self._cost_running_plan(explanation), _pick_target_plan(explanation)
+        running, best = self._cost_running_plan(explanation), self._pick_target_plan(explanation)
         changed = best.plan != self.plan and self._is_switch_worthwhile(running.cost, best.cost)
         return Decision(
             self._batch,
@@ -252,7 +253,7 @@ class AdaptivePlanner:
                 if set(each.plan.early) == set(self.plan.early)
             )
         context = CostingContext(explanation.config, explanation.workload, explanation.profile, self.budget)
-        return context.cost_pinned(self.plan, build_drop_boxes(self.bound, self.plan))
+        return cost_with_shedding(self.bound, context, self.plan)
 
     def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
         """Return whether to switch plans.
@@ -260,9 +261,22 @@ class AdaptivePlanner:
         The running plan no longer keeps up, sheds more than necessary, or is clearly slower than the best plan.
         """
         load = self.budget.load(running)
-        if self.policy is not None and (load > 1 or (self.plan.drop and load < RESTORE_LOAD)):
+        if self.policy is not None and (load > 1 or (self.plan.sheds and load < RESTORE_LOAD)):
             return True
-        return not self.plan.drop and best.cpu_per_s < (1 - MIN_GAIN_SHARE) * running.cpu_per_s
+        return not self.plan.sheds and best.cpu_per_s < (1 - MIN_GAIN_SHARE) * running.cpu_per_s
+
+    def _pick_target_plan(self, explanation: Explanation) -> CostedPlan:
+        """Return the approximate plan if nothing keeps up and rows may be shed; else the cheapest plan.
+
+        A run that divides probes and windows continues to do so, with all rows kept in both roles.
+        """
+        if explanation.remedies is not None and explanation.remedies.approximation is not None:
+            return explanation.remedies.approximation.costed
+        if not self.plan.is_allocated:
+            return explanation.chosen
+        whole = RoleShares()
+        plan = allocate_plan(self.bound.query.aliases, explanation.plan, (whole, whole), self.plan.drop_seed)
+        return CostedPlan(plan, explanation.chosen.cost)
 
     def _explain_recent_rows(self, signals: Signals) -> Explanation:
         relations = read_planning_sample(
@@ -277,20 +291,19 @@ class AdaptivePlanner:
             budget=self.budget,
             arrivals=ArrivalPattern(signals.batch_s),
             rates=rates,
-            policy=self.policy,
+            policy=self._keep_strategy(),
         )
+
+    def _keep_strategy(self) -> SheddingPolicy | None:
+        """Return the policy with the strategy of the running plan: its state cannot change to the other strategy."""
+        if self.policy is None:
+            return None
+        return replace(self.policy, strategy=ALLOCATE if self.plan.is_allocated else DROP)
 
 
 def _log_decision(decision: Decision) -> None:
     level, event = (logging.INFO, "plan_changed") if decision.changed else (logging.DEBUG, "plan_considered")
     log_event(level, event, str(decision), **decision.to_dict())
-
-
-def _pick_target_plan(explanation: Explanation) -> CostedPlan:
-    """Return the approximate plan if nothing keeps up and rows may be shed; else the cheapest plan."""
-    if explanation.remedies is not None and explanation.remedies.approximation is not None:
-        return explanation.remedies.approximation.costed
-    return explanation.chosen
 
 
 def _ratio(one: float, other: float) -> float:
