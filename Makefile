@@ -15,13 +15,15 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 GENERATED := tests/properties tests/simulator tests/kernels/test_trees.py tests/operators/test_expressions_against_oracle.py \
 	tests/operators/aggregate/test_emitted_groups.py tests/operators/window_join/test_state_between_batches.py \
 	tests/operators/window_join/test_tactics.py tests/operators/window_join/test_tree.py tests/runtime/test_allocation.py tests/runtime/test_bucketed_aggregation.py \
+	tests/operators/window_join/test_live_indexes.py tests/planner/test_controller.py tests/runtime/test_damaged_checkpoints.py \
+	tests/runtime/test_shown_plan_runs.py \
 	tests/spark/test_bench.py tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py \
 	tests/spark/test_streaming.py
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-long test-oldest quick coverage faults lint types contract format kernels bench readme papers transcripts bless java chromium clean distclean
+.PHONY: help demo test test-long test-oldest test-spark quick coverage faults lint types contract format kernels bench readme papers transcripts bless java chromium clean distclean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +48,10 @@ test-long: kernels ## run the generated tests at twenty times the volume of `mak
 # It uses environments of its own in build/oldest. ONLY=core or ONLY=spark runs one of the two.
 test-oldest: ## run the quick tests with the oldest supported versions of all dependencies
 	PYTHON="$(PYTHON)" WORKERS=$(WORKERS) bash scripts/test_oldest.sh $(ONLY)
+
+# It uses an environment of its own in build/spark-versions. ONLY=FILE runs one file.
+test-spark: ## run the Spark suite on another version of PySpark: make test-spark VERSION=4.1
+	bash scripts/test_spark.sh $(or $(VERSION),4.0) $(ONLY)
 
 quick: kernels ## run the tests without the long property tests, the simulator, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/simulator --ignore tests/dashboard --ignore tests/spark </dev/null

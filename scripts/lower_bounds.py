@@ -34,8 +34,8 @@ def list_requirements(project: dict[str, Any], extras: Iterable[str]) -> Iterato
 def find_lower_bound(requirement: Requirement) -> Version | None:
     """Return the oldest version that a requirement allows; None if it has no lower bound.
 
-    >>> find_lower_bound(Requirement("pandas>=2.2,<3")), find_lower_bound(Requirement("pyspark==4.3.*"))
-    (<Version('2.2')>, <Version('4.3')>)
+    >>> find_lower_bound(Requirement("pandas>=2.2,<3")), find_lower_bound(Requirement("pyspark>=4.0,<4.4"))
+    (<Version('2.2')>, <Version('4.0')>)
     """
     bounds = [
         Version(each.version.removesuffix(".*")) for each in requirement.specifier if each.operator in (">=", "==")

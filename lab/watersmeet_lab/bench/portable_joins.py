@@ -177,7 +177,8 @@ class PortableJoin:
             f"{each.other}.ts BETWEEN {each.one}.ts + {each.low_us} AND {each.one}.ts + {each.high_us}"
             for each in step.bounds
         )
-        return [*conditions, *between, *self._band_conditions(), *step.where]
+        # DuckDB's inequality join sorts by the first two inequalities, and values are more selective than times.
+        return [*conditions, *self._band_conditions(), *step.where, *between]
 
     def _select_items(self) -> list[str]:
         items = [f"{expression} AS {name}" for expression, name in self.outputs]

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 # the customary name
 
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
 from watersmeet.runtime.spark.session import session as local_session
+from watersmeet.runtime.spark.versions import java_machine
 from watersmeet_lab.bench.resource_usage import watch_peak_memory
 from watersmeet_lab.bench.results import SystemResult
 
@@ -91,8 +92,7 @@ def run_to_end(name: str, frame: DataFrame, rows_per_batch: int) -> SparkRunResu
 
 def _collect_garbage(frame: DataFrame) -> None:
     """Collect garbage of the previous query in the Java process, which would count as memory of this one."""
-    jvm: Any = frame.sparkSession._jvm
-    jvm.java.lang.System.gc()
+    java_machine(frame.sparkSession).java.lang.System.gc()
 
 
 def _to_result(name: str, progress: list[Any], rows_per_batch: int) -> SparkRunResult:

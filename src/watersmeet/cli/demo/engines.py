@@ -191,8 +191,9 @@ def _declare_directories(directory: Path, streams: Sources, files_per_batch: int
 
 def read_spark_cpu_s() -> float:
     """Return the CPU seconds that Spark's Java process and its Python workers have used since they started."""
-    virtual_machine: Any = wm.session().sparkContext._jvm
-    java = virtual_machine.java.lang.ProcessHandle.current()
+    from watersmeet.runtime.spark.versions import java_machine
+
+    java = java_machine(wm.session()).java.lang.ProcessHandle.current()
     return sum(_read_process_cpu_s(process) for process in (java, *java.descendants().toArray()))
 
 

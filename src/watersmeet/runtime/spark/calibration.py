@@ -108,7 +108,7 @@ def fit_costs(points: list[RunCost]) -> SparkCosts:
     >>> sizes = [(100, 0), (1e6, 0), (1e6, 1e6)]
     >>> points = [RunCost(n, m, 4, 2e-6 * n + 1e-6 * m + 2.0, 1e-6 * n, 5e-7 * n, 1e-7 * n) for n, m in sizes]
     >>> fit_costs(points)
-    SparkCosts(pack_s=1e-06, shuffle_s=4e-07, state_s=5e-07, out_s=1e-06, batch_s=0.5, assumed=False)
+    SparkCosts(pack_s=1e-06, shuffle_s=4e-07, state_s=5e-07, out_s=1e-06, batch_s=0.5, assumed=False, driver_s=0.65)
     """
     rows = sum(each.rows_in for each in points)
     pack_s, state_s = (max(0.0, sum(getattr(each, name) for each in points)) / rows for name in ("pack_s", "state_s"))

@@ -15,11 +15,15 @@ Keep the imports of this module few.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark import SparkContext, cloudpickle
-from pyspark.core.broadcast import Broadcast, _from_id
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from watersmeet.runtime.spark.versions import broadcast_number, broadcast_threshold, read_broadcast
+
+if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
 
 #: Share of the threshold that a pickled processor may take up. The rest of the function needs some space, too.
 _MAX_INLINE_SHARE = 0.5
@@ -38,8 +42,7 @@ class GroupProcessor(Protocol):
 def defer_processor(context: SparkContext, processor: GroupProcessor) -> StatefulProcessor:
     """Return a processor for Spark that unpickles this one when a task has rows for it."""
     pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call] # it has no types
-    threshold = context._jvm.PythonUtils.getBroadcastThreshold(context._jsc)  # type: ignore[union-attr]
-    if len(pickled) <= _MAX_INLINE_SHARE * threshold:
+    if len(pickled) <= _MAX_INLINE_SHARE * broadcast_threshold(context):
         return DeferredProcessor(pickled)
     return DeferredProcessor(SentVariable(context.broadcast(pickled)))
 
@@ -86,8 +89,7 @@ class SentVariable:
 
     def __reduce__(self) -> tuple[Callable[[int], ReceivedVariable], tuple[int]]:
         """Return the number. Pickling the variable itself tells PySpark to send it along with the function."""
-        _, (number,) = self._variable.__reduce__()
-        return ReceivedVariable, (number,)
+        return ReceivedVariable, (broadcast_number(self._variable),)
 
 
 class ReceivedVariable:
@@ -97,5 +99,5 @@ class ReceivedVariable:
         self._number = number
 
     def read(self) -> bytes:
-        content: bytes = _from_id(self._number).value
+        content: bytes = read_broadcast(self._number)
         return content

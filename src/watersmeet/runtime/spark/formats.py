@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import pyspark
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 
 from watersmeet.errors import InputError, listing
 from watersmeet.runtime.spark.predicate_pushdown import quote_column
+from watersmeet.runtime.spark.versions import read_spark_version
 
 JSON = "json"
 _VALUE = "value"
@@ -100,7 +100,7 @@ class FormatSource:
                 f'Spark has no source "{self.format}"',
                 hint="kafka, rate, socket, and files: csv, json, parquet, orc, text",
             )
-        package = f"org.apache.spark:{_PACKAGES[self.format]}_2.13:{pyspark.__version__}"
+        package = f"org.apache.spark:{_PACKAGES[self.format]}_2.13:{read_spark_version()}"
         return InputError(
             f'Spark has no source "{self.format}": its connector is a separate package that this session does not have',
             hint=f'write jars.packages = "{package}" in the section [spark] of the job file, or set '

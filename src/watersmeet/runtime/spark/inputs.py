@@ -35,6 +35,7 @@ from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_
 from watersmeet.runtime.spark.python_steps import map_in_arrow, task_batch_id, use_driver_python
 from watersmeet.runtime.spark.round_numbers import ROUNDS, RoundNumbers
 from watersmeet.runtime.spark.session import is_first_time
+from watersmeet.runtime.spark.versions import current_traits
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
 from watersmeet.sources.files import is_data_file, read_file_in_batches
@@ -204,13 +205,19 @@ def as_streaming_source(spark: SparkSession, packets: pa.Table, name: str) -> Da
     if is_first_time(spark, "register rounds"):
         with use_driver_python(spark.sparkContext):
             spark.dataSource.register(RoundNumbers)
+    has_one_round = current_traits().reads_limited_offsets
     numbers = spark.readStream.format(RoundNumbers.name()).option(ROUNDS, str(len(blobs))).load()
-    return map_in_arrow(numbers, f"emit {name}", partial(_emit_round_packets, blobs), PACKED_DDL)
+    return map_in_arrow(numbers, f"emit {name}", partial(_emit_round_packets, blobs, has_one_round), PACKED_DDL)
 
 
-def _emit_round_packets(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replace round numbers by packets. A micro-batch is one round, so its packets no longer need the number."""
+def _emit_round_packets(
+    blobs: Sequence[bytes], has_one_round: bool, numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Replace round numbers by packets. If a micro-batch is one round, its packets no longer need the number."""
     for number in (number for batch in numbers for number in cast("list[int]", batch.column(0).to_pylist())):
         packets = decode_table(blobs[number])
+        if not has_one_round:
+            yield from packets.to_batches()
+            continue
         in_one_round = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
         yield from in_one_round.to_batches()

@@ -7,6 +7,7 @@ stateful step. `run_finite` and `merge_finite` do the same for finite input, wit
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.runtime.buckets.bucket import MERGE_METRICS, Bucket, BucketState, Merger
+from watersmeet.runtime.buckets.bucket import MERGE_METRICS, Bucket, BucketState, Merger, Metrics
 from watersmeet.runtime.buckets.execution_plan import SparkExecutionPlan
 from watersmeet.runtime.buckets.packets import PACKED, Packet
 from watersmeet.runtime.buckets.plan_log import PlanLog, check_drop_seed
@@ -80,8 +81,7 @@ class BucketProcessor:
         received = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        results = self._bucket.advance(label, before.state, packets, last=False, plan=self._plan)
-        state, metrics = yield from self._emission.emit(results)
+        state, metrics = yield from self._run_rounds_of_batch(label, before.state, packets)
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()
@@ -95,6 +95,21 @@ class BucketProcessor:
             "state_write_us": (saved - joined) // 1000,
         }
         yield self._emission.metrics_row(metrics)
+
+    def _run_rounds_of_batch(
+        self, label: int, state: BucketState, packets: list[Packet]
+    ) -> Generator[pa.RecordBatch, None, tuple[BucketState, Metrics]]:
+        """Run the rounds of a micro-batch in order, and add up their metrics.
+
+        There is more than one round only if a finite source has all its rounds in one micro-batch.
+        """
+        totals: Counter[str] = Counter()
+        for number in sorted({packet.round for packet in packets}):
+            of_round = (packet for packet in packets if packet.round == number)
+            results = self._bucket.advance(label, state, of_round, last=False, plan=self._plan)
+            state, metrics = yield from self._emission.emit(results, number)
+            totals.update(metrics)
+        return state, dict(totals)
 
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,19 +21,28 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 from types import FrameType
 from typing import IO, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # publishes no types
-from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
+from watersmeet.planner.spark_forecast import DEFAULT_HEAP_BYTES, SparkMachine
 from watersmeet.runtime.buckets.state_store import LiveRuns, cached_runs, remove_run
 from watersmeet.runtime.java import check_java
 from watersmeet.runtime.spark.spark_errors import SparkError
+from watersmeet.runtime.spark.versions import (
+    active_context,
+    check_versions,
+    current_traits,
+    idle_gateway,
+    notice_ended_java,
+    session_id,
+    start_context,
+)
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -52,7 +61,6 @@ _NO_ERROR = re.compile(
 )
 
 _THROWN = re.compile(r'Exception in thread "main" (?:[\w.$]+: )?')
-_ENDED_EARLY = 1
 
 #: Turns off Arrow's bounds and null checks in the Java processes of the driver and the executors. Only on request: a
 #: wrong index then reads foreign memory instead of raising an exception.
@@ -92,9 +100,7 @@ LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     # The default class starts ten processes (chmod, readlink) for every file of a checkpoint in a local directory.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": current_traits().file_manager,
     # Shuffled rows stay on this machine and are not lost while the query runs, so no task recomputes rows that another
     # task has already read.
     "spark.shuffle.compress": "false",
@@ -131,7 +137,7 @@ def _bind_ui_to_loopback(local: bool, *, ui: bool) -> Iterator[None]:
 
     Spark has no setting for that address. It reads a variable of the environment, and else listens on all interfaces.
     """
-    gateway = SparkContext._gateway if SparkContext._active_spark_context is None else None
+    gateway = idle_gateway()
     if ui and local and gateway is not None and gateway.jvm.System.getenv(_UI_ADDRESS) is None:
         raise InputError(
             "the Java process of Spark already runs, and would open its UI to the network",
@@ -165,17 +171,32 @@ def shuffle_partitions() -> int:
     return (os.cpu_count() or 1) if active is None else int(active.conf.get(PARTITIONS) or 200)
 
 
+def describe_machine() -> SparkMachine:
+    """Return the cores and the heap of the active session, or of the one that `session()` would start."""
+    active = active_context()
+    if active is None:
+        return SparkMachine(os.cpu_count() or 1, DEFAULT_HEAP_BYTES)
+    is_on_driver = is_local(str(active.master))
+    heap = active.getConf().get("spark.driver.memory" if is_on_driver else "spark.executor.memory", "1g") or "1g"
+    return SparkMachine(max(1, active.defaultParallelism), _parse_memory(heap))
+
+
+def _parse_memory(text: str) -> float:
+    """Parse a size as Spark writes it: 4g, 512m; without a unit in mebibytes."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    return int(found[1]) * 1024.0 ** " kmgt".index(found[2] or "m") if found else DEFAULT_HEAP_BYTES
+
+
 def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
     """Start a session whose Java process and workers write their output to a file, not to this process's terminal.
 
     Errors still come as exceptions. Returns False, and changes nothing, if a session is already active.
     """
-    if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
+    if SparkSession.getActiveSession() is not None or active_context() is not None:
         return False
     conf = SparkConf().setAll(list(choose_settings(settings).items()))
     with _report_failed_start(Path(log.name)):
-        gateway = java_gateway.launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types
-        SparkContext(conf=conf, gateway=gateway)
+        start_context(conf, log)
     session(**settings)
     return True
 
@@ -186,29 +207,15 @@ def _report_failed_start(log: Path | None = None) -> Iterator[None]:
 
     `log` contains the output of Java.
     """
-    popen = java_gateway.Popen  # type: ignore[attr-defined] # imported there, not declared
-    java_gateway.Popen = _GatewayProcess  # type: ignore[attr-defined, assignment]
     try:
-        yield
+        with notice_ended_java():
+            yield
     except (PySparkException, Py4JError, OSError) as error:
         reason = (_find_first_error(log) if log is not None else None) or _failure_reason(error)
         hint = "check the Spark settings and the memory of this machine" + (
             "" if log is None else f"; the output of Java is in {log}"
         )
         raise SparkError(f"Spark did not start: {reason}", hint=hint) from error
-    finally:
-        java_gateway.Popen = popen  # type: ignore[attr-defined]
-
-
-class _GatewayProcess(Popen[bytes]):
-    """Java process of the gateway.
-
-    PySpark waits while `poll` is false, so it would wait forever for a process that ended with code 0.
-    """
-
-    def poll(self) -> int | None:
-        code = super().poll()
-        return _ENDED_EARLY if code == 0 else code
 
 
 def _find_first_error(log: Path) -> str | None:
@@ -227,6 +234,7 @@ def _failure_reason(error: Exception) -> str:
 
 def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) -> dict[str, str]:
     """Return all settings of a new session: ours, overridden by the caller's."""
+    check_versions()
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers use the Python of this process
     requested = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
@@ -243,6 +251,7 @@ def check_session(spark: SparkSession, *, streaming: bool) -> None:
 
     The error names every setting to change, because the first run of a checkpoint fixes them all.
     """
+    check_versions()
     provider = spark.conf.get(_PROVIDER) or ""
     if not streaming or provider == ROCKSDB:
         return
@@ -317,7 +326,7 @@ _done: set[tuple[str, str, str]] = set()
 def is_first_time(spark: SparkSession, what: str) -> bool:
     """Return whether this is the first call for `what` in the session."""
     application = application_id(spark)
-    key = application, spark._jsparkSession.sessionUUID(), what
+    key = application, session_id(spark), what
     _done.difference_update({done for done in _done if done[0] != application})
     if key in _done:
         return False
@@ -345,5 +354,5 @@ def _list_active_runs(spark: SparkSession) -> set[str]:
     application = application_id(spark)
     for key in [key for key in _sessions if key[0] != application]:
         del _sessions[key]
-    _sessions[application, spark._jsparkSession.sessionUUID()] = spark
+    _sessions[application, session_id(spark)] = spark
     return {str(query.runId) for session in _sessions.values() for query in session.streams.active}
