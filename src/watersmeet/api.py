@@ -100,13 +100,15 @@ def explain(  # noqa: PLR0913 - keyword-only options of a query
     all_plans: bool = False,
     engine: str = "embedded",
     buckets: int | None = None,
+    trigger: Duration | None = None,
 ) -> Explanation:
     """Return the plan that would run, its predicted cost and the costs of the other plans, before anything runs.
 
     A stream may be declared by its statistics alone (`wm.stats`). `stats` overrides statistics that would be measured
     from the data. With a `budget` and `shed`, the plan is the one that sheds just enough rows. With `engine="spark"`,
     `buckets` has the same meaning as for `on_spark`: by default one per shuffle partition of the active session, or one
-    per core.
+    per core. `trigger` is the interval between micro-batches, for which `micro_batch_s` and `sustained_rows_per_s` are
+    predicted on the cores of the active session; 10 seconds by default.
 
     >>> about = explain(
     ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
@@ -116,7 +118,7 @@ def explain(  # noqa: PLR0913 - keyword-only options of a query
     40000.0
     """
     described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats)
-    return described.explain(engine=engine, all_plans=all_plans, buckets=buckets)
+    return described.explain(engine=engine, all_plans=all_plans, buckets=buckets, trigger=trigger)
 
 
 def _accept_positional_plan(function: Callable[P, R]) -> Callable[P, R]:

@@ -16,7 +16,7 @@ from watersmeet_lab.papers.registry import PAPERS
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers" / "coverage.md").read_text(encoding="utf-8")
 #: Algorithms of no paper: our own.
-OWN_ALGORITHMS = {"runs", "tree"}
+OWN_ALGORITHMS = {"runs", "sorted-ranges", "tree"}
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ import watersmeet as wm
 from watersmeet.algebra.query import BoundQuery, BoundSource
 from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.algebra.windows import FOREVER_US, format_sql_duration
+from watersmeet.planner.spark_forecast import DEFAULT_HEAP_BYTES, SparkMachine
 
 FOLDER = Path(__file__).parent / "plans"
 PROFILE = Path(__file__).parent / "profile.json"
@@ -70,7 +71,9 @@ def explain_case(name: str, plan: wm.Plan | None = None) -> wm.Explanation:
         streams[relation] = wm.relation(pa.schema(columns).empty_table())
         declared[relation] = wm.stats(**options)
     shed = case.get("shed", False)
-    with use_golden_profile():
+    # The forecast of a micro-batch depends on the cores and the heap of the session.
+    machine = patch("watersmeet.runtime.job._describe_machine", return_value=SparkMachine(2, DEFAULT_HEAP_BYTES))
+    with use_golden_profile(), machine:
         return wm.explain(
             case["query"],
             streams,

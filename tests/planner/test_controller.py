@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 import watersmeet as wm
+from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
@@ -27,6 +28,10 @@ from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
 
 TRIGGER_S = 2.0
+#: Slowness and overhead in seconds of a simulated machine. `make test` takes every second pair.
+MACHINES = [(slowness, overhead_s) for slowness in (0.5, 1.0, 2.5, 6.0) for overhead_s in (0.2, 0.5, 0.9)][
+    :: max(1, 2 // scale_volume(1))
+]
 TEXT = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 PROFILE = Profile("round", runs=Structure(2e-8, 1e-7, 2e-7), row_in_s=1e-6, row_out_s=1e-7, match_s=5e-8, select_s=1e-7)
 
@@ -91,8 +96,7 @@ def simulate_batches(
     return past
 
 
-@pytest.mark.parametrize("slowness", [0.5, 1.0, 2.5, 6.0])
-@pytest.mark.parametrize("overhead_s", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize(("slowness", "overhead_s"), MACHINES)
 def test_at_twice_the_sustainable_rate_all_batches_after_the_fifth_are_on_time(
     slowness: float, overhead_s: float
 ) -> None:

@@ -35,6 +35,7 @@ _SPARK_MEANINGS = {
     "state_s": "a row written to the state store",
     "out_s": "a row emitted by Spark",
     "batch_s": "a micro-batch, regardless of its size",
+    "driver_s": "the wall time of a micro-batch without rows",
 }
 _SCALAR_MEANINGS = {
     "row_in_s": "a row ingested",

@@ -211,9 +211,8 @@ def _read_shed(value: object, where: str) -> bool | SheddingPolicy:
         return value
     settings = _require_section(value, where)
     _refuse_unknown_settings(settings, _SHED_KEYS, where)
-    return SheddingPolicy(
-        *(_read_numbers(settings.get(key, {}), f"{where}.{key}") for key in _SHED_KEYS),
-    )
+    least, weights = (_read_numbers(settings.get(key, {}), f"{where}.{key}") for key in _SHED_KEYS)
+    return SheddingPolicy(least, weights)
 
 
 def _read_numbers(values: object, where: str) -> dict[str, float]:

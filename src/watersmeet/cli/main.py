@@ -215,6 +215,10 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     engine: Annotated[
         EngineName, typer.Option(help="Engine to plan for. Costs on Spark include the work of Spark itself.")
     ] = EngineName.EMBEDDED,
+    trigger: Annotated[
+        str | None,
+        typer.Option(metavar="INTERVAL", help="With --engine spark: time between micro-batches, such as 10s."),
+    ] = None,
     shed: Shed = False,
     least: Least = None,
     weight: Weights = None,
@@ -246,6 +250,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
                 shed=planning.shed,
                 all_plans=all_plans,
                 engine=engine.value,
+                trigger=trigger,
             )
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 

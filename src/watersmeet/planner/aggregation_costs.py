@@ -34,6 +34,7 @@ from watersmeet.planner.models.early_aggregation import (
     EstimateLoad,
     EstimateWeights,
     estimation_cost_per_s,
+    groups_hit,
     input_costs,
 )
 from watersmeet.planner.models.tran import plan_name
@@ -44,8 +45,8 @@ from watersmeet.planner.shed_search import Approximation, find_approximation
 from watersmeet.planner.workload import ArrivalPattern, InputEstimate, Workload
 from watersmeet.stats.stream_stats import StreamStats, derive
 
-#: Seconds between evaluations if the query has no EVERY: one batch.
-BATCH_S = 1.0
+#: Seconds per row that an evaluation emits. Calibration does not measure it.
+EMIT_S = 6e-7
 #: Maximum number of inputs for which all placements are listed. With more, only two are: no input, and all inputs.
 MAX_LISTED_INPUTS = 8
 
@@ -69,21 +70,38 @@ def cost_placement(
     """Estimate the cost of a placement per second of stream."""
     early = frozenset(config.join.aliases[alias] for alias in plan.early)
     inputs = [_build_early_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
-    interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
-    costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
+    interval_s = workload.arrivals.batch_s if config.every_us is None else config.every_us / 1e6
+
+    def matches(known: frozenset[int], number: int) -> float:
+        return workload.matches(config.join, known, number)
+
+    costs = input_costs(inputs, early, matches, interval_s, weights)
     parts: list[OperatorCost] = []
     for i in config.stream_inputs:
         alias = config.inputs[i].alias
         how = "early groups" if i in early else "rows"
         parts.append(OperatorCost(f"store {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
         parts.append(OperatorCost(f"join changes of {alias}", costs[i].join_s, costs[i].changes_per_s))
-    groups = 1.0
-    for each, carried in zip(inputs, config.carried, strict=True):
-        groups *= min(each.carried, max(each.window_rows, 1.0)) if carried.group_keys else 1.0
-    shown = min(groups / interval_s, sum(cost.results_per_s for cost in costs))
+    # The rows of the result do not depend on the placement, so they follow from single matches.
+    updates = interval_s * sum(cost.results_per_s for cost in input_costs(inputs, (), matches, interval_s, weights))
+    shown = groups_hit(_estimate_groups(config, workload, stats), updates) / interval_s
+    parts.append(OperatorCost("emit", shown * EMIT_S, shown))
     state_rows = sum(each.held_rows.value for each in workload.inputs)
     state_bytes = sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
     return CostedPlan(plan, PlanCost(tuple(parts), state_rows, state_bytes, shown))
+
+
+def _estimate_groups(config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats]) -> float:
+    """Estimate the groups of the result: combinations of group keys, at most the rows of a window per input."""
+    groups = 1.0
+    for number, carried in enumerate(config.carried):
+        known, held = stats[config.inputs[number].name].distinct, workload.inputs[number].held_rows.value
+        keys = carried.attributes[: carried.group_keys]
+        key_values = 1.0
+        for column in dict.fromkeys(column.name for key in keys for column in columns_of(key)):
+            key_values *= max(known[column].value if column in known else held, 1.0)
+        groups *= min(key_values, max(held, 1.0))
+    return groups
 
 
 def list_placements(bound: BoundQuery) -> list[tuple[int, ...]]:
@@ -254,7 +272,7 @@ class AggregationCosts:
         """
         every_us, batch_s = self.config.every_us, remaining.arrivals.batch_s
         if every_us is None:
-            return EstimateLoad(1 / batch_s, held, 0.0, shown_per_s * BATCH_S)
+            return EstimateLoad(1 / batch_s, held, 0.0, shown_per_s * batch_s)
         evaluations_per_s = min(_US / every_us, 2 * found_per_s)
         return EstimateLoad(evaluations_per_s, held, found_per_s * batch_s / 2, shown_per_s * every_us / _US)
 

@@ -12,6 +12,12 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import CostedPlan, OperatorCost
 from watersmeet.planner.workload import Workload
 
+#: Operator of the fixed cost of micro-batches.
+MICRO_BATCHES = "spark: micro-batches"
+
+#: Bytes of a row for which the costs per row hold, and the share of them that grows with the bytes of a row.
+_MEASURED_ROW_BYTES, _SHARE_BY_BYTES = 28.0, 0.89
+
 
 @dataclass(frozen=True, slots=True)
 class ShuffledInput:
@@ -73,15 +79,27 @@ def add_spark_cost(
     """
     spark = profile.spark
     copies = {} if shuffle is None else shuffle.copies
-    read_per_s = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_inputs)
+    arriving = (read or workload).inputs
+    read_per_s = sum(arriving[i].rows_per_s.value for i in config.stream_inputs)
     shuffled_per_s = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
     kept_per_s = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_inputs)
     out_per_s, batches_per_s = each.cost.rows_out_per_s, 1 / workload.arrivals.batch_s
+    size = _relative_row_size(config, workload)
     parts = (
-        OperatorCost("spark: pack", read_per_s * spark.pack_s, read_per_s),
-        OperatorCost("spark: shuffle", shuffled_per_s * spark.shuffle_s, shuffled_per_s),
-        OperatorCost("spark: state", kept_per_s * spark.state_s, kept_per_s),
+        OperatorCost("spark: pack", read_per_s * spark.pack_s * size, read_per_s),
+        OperatorCost("spark: shuffle", shuffled_per_s * spark.shuffle_s * size, shuffled_per_s),
+        OperatorCost("spark: state", kept_per_s * spark.state_s * size, kept_per_s),
         OperatorCost("spark: emit", out_per_s * spark.out_s, out_per_s),
-        OperatorCost("spark: micro-batches", batches_per_s * spark.batch_s, batches_per_s),
+        OperatorCost(MICRO_BATCHES, batches_per_s * spark.batch_s, batches_per_s),
     )
     return CostedPlan(each.plan, replace(each.cost, operators=(*each.cost.operators, *parts)))
+
+
+def _relative_row_size(config: JoinConfig, workload: Workload) -> float:
+    """Return the factor by which the costs per row grow with the mean size of a row. Most of them copy bytes."""
+    inputs = [workload.inputs[i] for i in config.stream_inputs]
+    rows_per_s = sum(each.rows_per_s.value for each in inputs)
+    if not rows_per_s:
+        return 1.0
+    row_bytes = sum(each.rows_per_s.value * each.row_bytes.value for each in inputs) / rows_per_s
+    return 1 - _SHARE_BY_BYTES + _SHARE_BY_BYTES * row_bytes / _MEASURED_ROW_BYTES

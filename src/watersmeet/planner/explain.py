@@ -6,7 +6,7 @@ formats numbers with `watersmeet.units`; the plain values stay exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.aggregation_costs import AggregationCosts, describe_placement, hold_full_windows
+from watersmeet.planner.correction import correct
+from watersmeet.planner.cost_of_allocation import AllocationCosts
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.filling import fill_plan
@@ -29,8 +31,11 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import Remedies, find_join_remedies
 from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
 from watersmeet.planner.probe_orders import describe_order, find_pinned_order
+from watersmeet.planner.ranges import DECLARED, FORMULAS, Forecast, Range, forecast_by_formulas
+from watersmeet.planner.rehearsal import Rehearsal
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import lets_results_wait, search_plans
+from watersmeet.planner.spark_forecast import SparkForecast
 from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
 from watersmeet.stats.stream_stats import Estimate, StreamStats
 from watersmeet.units import (
@@ -116,6 +121,31 @@ class Explanation:
     engine: str = "embedded"
     notes: tuple[str, ...] = ()  # for an aggregation: inputs that aggregate early, and why others cannot
     shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
+    rehearsal: Rehearsal | None = None  # None: nothing was rehearsed, the formulas predict
+    micro_batch: SparkForecast | None = None  # on Spark: a steady micro-batch
+
+    @property
+    def micro_batch_s(self) -> float | None:
+        """On Spark: predicted wall time of a steady micro-batch at the trigger interval."""
+        return None if self.micro_batch is None else self.micro_batch.micro_batch_s
+
+    @property
+    def sustained_rows_per_s(self) -> float | None:
+        """On Spark: rows per second of all streams together at which a micro-batch takes the trigger interval."""
+        return None if self.micro_batch is None else self.micro_batch.sustained_rows_per_s
+
+    @property
+    def forecast(self) -> Forecast:
+        """Ranges and sources of the predicted figures."""
+        if self.rehearsal is not None:
+            return self.rehearsal.forecast
+        is_declared = not self.workload.samples.by_input
+        return forecast_by_formulas(self.chosen.cost, DECLARED if is_declared else FORMULAS)
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Pairs (low, high) of "cpu_per_s", "rows_out_per_s", "state_rows" and "state_bytes"."""
+        return self.forecast.ranges
 
     @property
     def plan(self) -> Plan:
@@ -131,6 +161,18 @@ class Explanation:
     def feasible(self) -> bool:
         """Whether the chosen plan fits the budget."""
         return self.budget.shortfall(self.chosen.cost) is None
+
+    @property
+    def verdict(self) -> str:
+        """Whether the query keeps up. After a rehearsal, that requires the upper end of the range to fit."""
+        shortfall = self.budget.shortfall(self.chosen.cost)
+        if shortfall is not None:
+            return f"it cannot keep up: {shortfall}"
+        highest = self.ranges["cpu_per_s"].high
+        if self.rehearsal is None or highest <= self.budget.cpu_per_s:
+            return "it keeps up"
+        safe = format_percent(self.budget.cpu_per_s / highest)
+        return f"it may not keep up: it needs up to {format_cores(highest)}; {safe} of the rate is safe"
 
     def choose_shedding_plan(self, *, shed: bool) -> Plan | None:
         """Return a plan that sheds enough rows to fit the budget, or None if nothing has to be shed.
@@ -153,8 +195,10 @@ class Explanation:
             "query": format_query(self.bound.query),
             "plan": self.plan.to_dict(),
             "cost": _cost_dict(self.chosen.cost),
+            **self.forecast.to_dict(),
             "utilisation": self.utilisation,
             "feasible": self.feasible,
+            "verdict": self.verdict,
             "reason": self.budget.shortfall(self.chosen.cost),
             "remedies": None if self.remedies is None else self.remedies.to_dict(),
             "inputs": [self._input_dict(each) for each in self.config.inputs],
@@ -166,6 +210,9 @@ class Explanation:
             "trace": list(self.trace),
             "engine": self.engine,
             "shuffle": None if self.shuffle is None else _shuffle_dict(self.shuffle),
+            "micro_batch": None if self.micro_batch is None else self.micro_batch.to_dict(),
+            "micro_batch_s": self.micro_batch_s,
+            "sustained_rows_per_s": self.sustained_rows_per_s,
             "batch_s": self.workload.arrivals.batch_s,
             "checks": [
                 {"predicate": str(text), "share": _estimate_dict(each.share), "cost_s": each.check_s(self.profile)}
@@ -205,8 +252,15 @@ class Explanation:
             yield f"the loops compare {format_rate(cost.comparisons_per_s, 'rows')}"
         if cost.memory:
             yield f"memory: {_describe_memory(cost)}"
-        shortfall = self.budget.shortfall(cost)
-        yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
+        yield self.verdict
+        if self.rehearsal is not None:
+            low, high = self.ranges["cpu_per_s"]
+            rows_low, rows_high = self.ranges["rows_out_per_s"]
+            yield f"estimates: {self.rehearsal.describe()}"
+            yield (
+                f"  CPU {format_cores(low)} to {format_cores(high)},"
+                f" output {format_rate(rows_low)} to {format_rate(rows_high)}"
+            )
         if self.remedies is not None:
             yield "what would help"
             yield from (f"  {sentence}" for sentence in self.remedies.describe())
@@ -215,6 +269,8 @@ class Explanation:
             yield "Spark's costs per row and per batch are assumed: run `watersmeet calibrate --spark` to measure them"
         if self.shuffle is not None:
             yield str(self.shuffle)
+        if self.micro_batch is not None:
+            yield from self.micro_batch.describe()
         arrivals = self.workload.arrivals
         origin = "assumed" if arrivals.is_assumed else "measured"
         yield f"one batch covers {format_duration(arrivals.batch_s)} of event time ({origin})"
@@ -356,26 +412,30 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     policy: SheddingPolicy | None = None,
     engine: str = "embedded",
     shuffle: Shuffle | None = None,
+    rehearse: Callable[[Plan], Rehearsal | None] | None = None,
 ) -> Explanation:
     """Explain the cheapest feasible plan, or the pinned one, and list the cost of the others.
 
     `samples` and `arrivals` describe the rows read so far. `reason` is the reason for the given plan, if the caller did
     not pin it. With a `policy`, even an empty one, a plan that does not keep up comes with remedies. With the engine
     "spark", Spark's cost per row and per batch is added, for every copy that the grid of buckets makes (`shuffle`).
+    `rehearse` measures the chosen plan on available rows; the formulas are scaled to what it finds.
     """
-    if plan is not None and plan.is_allocated:
-        raise PlanError(
-            "the cost of a plan that divides probes and windows is not modelled",
-            hint="run it without a budget, or explain the query with wm.plan(drop=...)",
-        )
     if bound.is_aggregation:
+        if plan is not None and plan.is_allocated:
+            raise PlanError(
+                "the cost of an aggregation that divides probes and windows is not modelled",
+                hint="run it without a budget, or explain the query with wm.plan(drop=...)",
+            )
         sheds = plan is not None and bool(build_drop_boxes(bound, plan))
         # A plan that sheds rows is a plan of the join below the estimates, not of the exact aggregation.
         grouped = build_aggregate_config(bound, None if sheds else plan)
         workload = hold_full_windows(grouped, estimate_workload(bound, grouped.join, stats, samples, arrivals))
         context = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, context)
-        explanation = _explain_aggregation(costs, plan, policy, all_plans, is_pinned=plan is not None and not reason)
+        explanation = _explain_aggregation(
+            costs, plan, policy, all_plans, rehearse, is_pinned=plan is not None and not reason
+        )
         return replace(explanation, trace=(*explanation.trace, reason)) if reason else explanation
     config = compile_join_config(bound, plan or Plan())
     context = CostingContext(
@@ -391,16 +451,27 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
     chosen = found[0]
     if plan is not None:
         full = fill_plan(config, context.workload, profile, plan, context.budget.objective)
-        chosen = context.cost_pinned(full, build_drop_boxes(bound, plan))
+        chosen = cost_with_shedding(bound, context, replace(full, probe=plan.probe, window=plan.window))
         plan = replace(full, orders=plan.orders)  # after shedding, other orders may be cheaper
         trace = (*trace, reason or "the plan is pinned")
     others = tuple(each for each in found if each.plan != chosen.plan)
-    remedies = None
+    remedies, measured = None, None if rehearse is None else rehearse(chosen.plan)
+    correction = correct(chosen.cost, measured)
+    chosen, others = correction.apply(chosen, measured), tuple(correction.apply(each) for each in others)
     if policy is not None and context.budget.shortfall(chosen.cost) is not None:
         prompt = [each for each in found if not lets_results_wait(context.budget, context.workload, each.plan)]
         pinned = [plan] if plan is not None and not reason else None
         plans = pinned or [each.plan for each in prompt]
-        remedies = find_join_remedies(context, chosen.cost, chosen.plan, plans, policy, is_pinned=pinned is not None)
+        remedies = find_join_remedies(
+            correction.shrink_budget(context),
+            chosen.cost,
+            chosen.plan,
+            plans,
+            policy,
+            bound=bound,
+            is_pinned=pinned is not None,
+        )
+        remedies = correction.scale_remedies(remedies, chosen.cost, context.budget)
     config = compile_join_config(bound, chosen.plan)
     return Explanation(
         bound,
@@ -417,11 +488,25 @@ def explain_bound_query(  # noqa: PLR0913 - keyword-only options of a query
         engine,
         (),
         shuffle,
+        measured,
     )
 
 
+def cost_with_shedding(bound: BoundQuery, context: CostingContext, plan: Plan) -> CostedPlan:
+    """Cost a plan with its own drop boxes, or with its own shares of probing and stored rows."""
+    if plan.is_allocated:
+        return AllocationCosts(bound, context).cost_pinned(plan)
+    return context.cost_pinned(plan, build_drop_boxes(bound, plan))
+
+
 def _explain_aggregation(
-    costs: AggregationCosts, plan: Plan | None, policy: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
+    costs: AggregationCosts,
+    plan: Plan | None,
+    policy: SheddingPolicy | None,
+    all_plans: bool,
+    rehearse: Callable[[Plan], Rehearsal | None] | None,
+    *,
+    is_pinned: bool,
 ) -> Explanation:
     """Explain an aggregation query: its plans are the placements of early aggregation."""
     bound, context, found = costs.bound, costs.context, costs.candidates()
@@ -432,9 +517,13 @@ def _explain_aggregation(
     # The probe orders depend on which inputs aggregate early.
     config = context.config if sheds else build_aggregate_config(bound, chosen.plan).join
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
-    remedies = None
+    remedies, measured = None, None if rehearse is None else rehearse(chosen.plan)
+    correction = correct(chosen.cost, measured)
+    chosen, others = correction.apply(chosen, measured), tuple(correction.apply(each) for each in others)
     if policy is not None and context.budget.shortfall(chosen.cost) is not None:
-        remedies = costs.remedies(chosen, plan if is_pinned else None, policy)
+        scaled = replace(costs, context=correction.shrink_budget(context))
+        remedies = scaled.remedies(chosen, plan if is_pinned else None, policy)
+        remedies = correction.scale_remedies(remedies, chosen.cost, context.budget)
     return Explanation(
         bound,
         config,
@@ -450,6 +539,7 @@ def _explain_aggregation(
         context.engine,
         notes,
         context.shuffle,
+        measured,
     )
 
 

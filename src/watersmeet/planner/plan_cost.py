@@ -44,7 +44,7 @@ class Budget:
 
     def load(self, cost: PlanCost) -> float:
         """Return the share of the scarcer resource that a plan uses; a plan above 1 does not keep up."""
-        memory = cost.state_bytes / self.memory_bytes if self.memory_bytes is not None else 0.0
+        memory = cost.memory_bytes / self.memory_bytes if self.memory_bytes is not None else 0.0
         return max(cost.cpu_per_s / self.cpu_per_s, memory)
 
     def shortfall(self, cost: PlanCost) -> str | None:
@@ -59,8 +59,8 @@ class Budget:
         short = []
         if cost.cpu_per_s > self.cpu_per_s:
             short.append(_describe_cpu_shortfall(cost.cpu_per_s, self.cpu_per_s))
-        if self.memory_bytes is not None and cost.state_bytes > self.memory_bytes:
-            needed, available = format_bytes(cost.state_bytes), format_bytes(self.memory_bytes)
+        if self.memory_bytes is not None and cost.memory_bytes > self.memory_bytes:
+            needed, available = format_bytes(cost.memory_bytes), format_bytes(self.memory_bytes)
             short.append(f"needs {needed} of memory; {available} is available")
         return "; ".join(short) or None
 
@@ -126,6 +126,11 @@ class PlanCost:
     def cpu_per_s(self) -> float:
         """CPU seconds per second of all operators."""
         return sum(part.cpu_per_s for part in self.operators)
+
+    @property
+    def memory_bytes(self) -> float:
+        """All memory of the plan. A rehearsal measures the state without indexes, which come on top of it."""
+        return max(self.state_bytes, sum(part.size_bytes for part in self.memory))
 
     def rank(self, objective: str) -> tuple[float, float]:
         """Return the resource to minimise, and the other one, which breaks ties."""

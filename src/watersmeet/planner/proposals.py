@@ -11,6 +11,7 @@ from itertools import product
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
+from watersmeet.operators.window_join.tactics.sorted_ranges import list_range_conditions
 from watersmeet.operators.window_join.tactics.w_joins import find_common_class
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.lazy_intervals import search_interval, set_interval
@@ -29,6 +30,11 @@ MAX_BUCKETS = 1 << 20
 def grouped_runs(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
     """Propose the production tactic, which runs every query."""
     return [Plan("runs")]
+
+
+def sorted_ranges(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """Propose runs sorted by value, for queries that bound a value of one source by another source."""
+    return [Plan("sorted-ranges")] if len(config.inputs) > 1 and list_range_conditions(config) else []
 
 
 def nested_loops(config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:

@@ -23,12 +23,13 @@ from watersmeet.operators.window_join.tactics.registry import compile_join_confi
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
+from watersmeet.planner.spark_forecast import DEFAULT_HEAP_BYTES, SparkMachine
 from watersmeet.runtime.embedded.adaptive import StartingPlan
 from watersmeet.runtime.embedded.run import ROUNDS, EmbeddedRun, start_bound_run
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan, explain_run
 from watersmeet.runtime.statistics import infer_schema_from_stats
 from watersmeet.sources.declarations import Relation, Sources, Stream, undeclared_source_error
-from watersmeet.sources.times import Duration
+from watersmeet.sources.times import Duration, parse_duration_us
 from watersmeet.sql.binder import bind
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -66,12 +67,27 @@ class Job:
         """The query as written."""
         return self.bound.query
 
-    def explain(self, *, engine: str = "embedded", all_plans: bool = False, buckets: int | None = None) -> Explanation:
+    def explain(
+        self,
+        *,
+        engine: str = "embedded",
+        all_plans: bool = False,
+        buckets: int | None = None,
+        trigger: Duration | None = None,
+    ) -> Explanation:
         """Return the plan that would run, its predicted cost and the costs of the other plans.
 
-        `engine` is "embedded" or "spark". `buckets` is the number of parallel pieces on Spark.
+        `engine` is "embedded" or "spark". On Spark, `buckets` is the number of parallel pieces, and `trigger` the
+        interval between micro-batches.
         """
-        about = self._explain(engine, all_plans=all_plans, buckets=buckets)
+        trigger_us = None if trigger is None else parse_duration_us(trigger, "the trigger interval")
+        if trigger_us is not None and (engine != "spark" or trigger_us <= 0):
+            raise InputError(
+                "a trigger interval is the time between two micro-batches on Spark",
+                hint='pass engine="spark" and an interval above zero',
+            )
+        trigger_s = None if trigger_us is None else trigger_us / 1e6
+        about = self._explain(engine, all_plans=all_plans, buckets=buckets, trigger_s=trigger_s)
         if not self.shed or about.feasible or about.remedies is None or about.remedies.approximation is None:
             return about
         return self._explain(
@@ -80,6 +96,7 @@ class Job:
             reason="rows are shed to fit the budget",
             all_plans=all_plans,
             buckets=buckets,
+            trigger_s=trigger_s,
         )
 
     def collect(self, *, evaluate: str | None = None) -> pa.Table:
@@ -199,6 +216,7 @@ class Job:
         reason: str = "",
         all_plans: bool = False,
         buckets: int | None = None,
+        trigger_s: float | None = None,
     ) -> Explanation:
         return explain_run(
             self.bound,
@@ -211,6 +229,8 @@ class Job:
             policy=self._policy,
             engine=engine,
             buckets=_bucket_count(buckets) if engine == "spark" else None,
+            trigger_s=trigger_s,
+            machine=_describe_machine() if engine == "spark" else None,
         )
 
     def _sources(self) -> Sources:
@@ -287,3 +307,12 @@ def _bucket_count(buckets: int | None) -> int:
     from watersmeet.runtime.spark.session import shuffle_partitions
 
     return shuffle_partitions()
+
+
+def _describe_machine() -> SparkMachine:
+    """Return the cores and the heap of the active session, or of the one that `wm.session()` would start."""
+    if "pyspark" not in sys.modules:
+        return SparkMachine(os.cpu_count() or 1, DEFAULT_HEAP_BYTES)
+    from watersmeet.runtime.spark.session import describe_machine
+
+    return describe_machine()

@@ -9,9 +9,11 @@ The same statistics fill the open parts of a pinned plan (`planner.filling`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,9 @@ from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.filters import has_open_filters
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
+from watersmeet.planner.rehearsal import AvailableRows, Rehearsal, rehearse_plan
 from watersmeet.planner.samples import InputSample, Samples, draw_sample
+from watersmeet.planner.spark_forecast import DEFAULT_TRIGGER_S, SparkMachine, forecast_micro_batch
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.runtime.buckets.bucket_grid import choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
@@ -48,6 +52,9 @@ MAX_COUNTED_ROWS = 20_000
 
 #: A run is planned again when its rows have grown by this factor since it was planned.
 REPLAN_GROWTH_FACTOR = 4
+
+#: Whether `explain` rehearses plans. Tests of exact figures switch it off, because CPU time differs between runs.
+rehearses = os.environ.get("WATERSMEET_REHEARSAL", "on") != "off"
 
 Int64s = NDArray[np.int64]
 SourcesOrStats = Mapping[str, Stream | Relation | StreamStats]
@@ -101,10 +108,13 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
     policy: SheddingPolicy = DEFAULT_POLICY,
     engine: str = "embedded",
     buckets: int | None = None,
+    trigger_s: float | None = None,
+    machine: SparkMachine | None = None,
 ) -> Explanation:
     """Explain which plan a run of the query over these sources would use, and why.
 
     `reason` is the reason for a plan that the caller did not pin. `buckets` is the number of buckets on Spark.
+    `trigger_s` is the trigger interval there, and `machine` the session that runs the tasks.
     """
     sample, declared_stats = read_planning_input(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
@@ -119,7 +129,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
         )
     else:
         default = None
-    return explain_sample(
+    about = explain_sample(
         bound,
         sample,
         declared_stats,
@@ -132,7 +142,62 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
         shuffle=predict_shuffle(bound, sources, sample, declared_stats, buckets)
         if engine == "spark" and buckets is not None
         else None,
+        arrivals=ArrivalPattern(trigger_s, is_assumed=False) if engine == "spark" and trigger_s is not None else None,
+        rehearse=None if engine == "spark" else _make_rehearsal(bound, sources, sample),
     )
+    if machine is None or engine != "spark":
+        return about
+    forecast = forecast_micro_batch(
+        about.config,
+        about.workload,
+        about.profile,
+        about.chosen.cost,
+        about.shuffle,
+        trigger_s or DEFAULT_TRIGGER_S,
+        machine,
+    )
+    return replace(about, micro_batch=forecast)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownRehearsal:
+    """A rehearsal, and the tables that it ran on."""
+
+    tables: tuple[weakref.ref[pa.Table], ...]
+    found: Rehearsal | None
+
+    def is_of(self, tables: Iterable[pa.Table]) -> bool:
+        return all(reference() is table for reference, table in zip(self.tables, tables, strict=True))
+
+
+#: Number of rehearsals that are kept.
+MAX_KNOWN_REHEARSALS = 64
+
+_rehearsals: dict[tuple[Any, ...], _KnownRehearsal] = {}
+
+
+def _make_rehearsal(
+    bound: BoundQuery, sources: SourcesOrStats, sample: PlanningSample
+) -> Callable[[Plan], Rehearsal | None] | None:
+    """Return a function that rehearses a plan on the sampled rows; None if a source has no rows."""
+    if not rehearses or any(source.schema.name not in sample.tables for source in bound.sources):
+        return None
+    streams = {name: source for name, source in sources.items() if isinstance(source, Stream)}
+
+    def rehearse(plan: Plan) -> Rehearsal | None:
+        lateness_us = {name: source.lateness_us for name, source in streams.items()}
+        # The same rows give the same figures, so that `explain` and a run with a budget agree.
+        key = (str(bound.query), plan, tuple((name, id(table)) for name, table in sorted(sample.tables.items())))
+        known = _rehearsals.get(key)
+        if known is None or not known.is_of(sample.tables.values()):
+            rows = AvailableRows.in_time_order(sample.tables, sample.times, lateness_us, is_complete=sample.is_complete)
+            references = tuple(weakref.ref(table) for table in sample.tables.values())
+            known = _rehearsals[key] = _KnownRehearsal(references, rehearse_plan(bound, plan, rows))
+            while len(_rehearsals) > MAX_KNOWN_REHEARSALS:
+                del _rehearsals[next(iter(_rehearsals))]
+        return known.found
+
+    return rehearse
 
 
 def predict_shuffle(
@@ -374,6 +439,7 @@ def explain_sample(  # noqa: PLR0913 - keyword-only options of a query
     rates: Mapping[str, float] | None = None,
     policy: SheddingPolicy | None = None,
     shuffle: Shuffle | None = None,
+    rehearse: Callable[[Plan], Rehearsal | None] | None = None,
 ) -> Explanation:
     """Explain a plan, or the best one, on sampled rows. `reason` is the reason for a plan that was not pinned.
 
@@ -395,6 +461,7 @@ def explain_sample(  # noqa: PLR0913 - keyword-only options of a query
         reason=reason,
         policy=policy,
         shuffle=shuffle,
+        rehearse=rehearse,
     )
 
 

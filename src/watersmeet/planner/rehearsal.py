@@ -1,0 +1,442 @@
+"""Rehearsal: run the chosen operator on available rows, to measure what formulas can only assume.
+
+Keys of real streams come in bursts, so formulas that treat keys and times as independent are wrong about them. A
+rehearsal runs the plan's own operator on contiguous slices of the rows, which keep bursts intact. Each slice is
+preceded by a warm-up as long as the windows. A result belongs to the slice that contains its latest row. If all rows
+fit the time limit, they are one slice, and the figures are exact. The state is that of the last rows: a run over these
+rows ends with it.
+
+The differences between slices give the range. The logarithm of a ratio is closer to a normal distribution than the
+ratio itself, so a range is a factor in both directions.
+
+CPU time is fitted as a fixed cost per batch plus a cost per row, because slices are smaller than real batches. One long
+slice shows the cost per row.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import WatersmeetError
+from watersmeet.operators.build import build_operator
+from watersmeet.operators.parallel import on_cores
+from watersmeet.operators.protocol import Clock, InputBatch, Operator, exhaust
+from watersmeet.operators.shed.sampling import RoleSampler, build_samplers
+from watersmeet.operators.window_join.admission import shed_rows
+from watersmeet.operators.window_join.config import JoinInput
+from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE
+from watersmeet.planner.ranges import CPU, ROWS_OUT, STATE_BYTES, STATE_ROWS, Forecast, Range
+from watersmeet.units import format_count, format_duration, format_percent
+
+#: Longest time that a rehearsal takes, in seconds, unless 5 % of the run is longer.
+LIMIT_S = 0.2
+#: Share of the run that a rehearsal may take.
+LIMIT_SHARE = 0.05
+#: Number of slices, if warm-ups leave room for them.
+SLICES = 20
+#: Fewest slices that say something about their differences.
+MIN_SLICES = 4
+#: Rows of the first, small slices, which show what a row costs.
+PILOT_ROWS = 2_000
+#: Quantile of Student's distribution for a range of 95 %, by degrees of freedom.
+_STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 6: 2.45, 9: 2.26, 14: 2.14, 19: 2.09, 39: 2.02}
+#: Factor by which CPU time differs between two runs of the same work on a machine that is not idle.
+CPU_NOISE = 1.4
+#: Factor by which CPU time differs where batches are larger than the slices.
+CPU_EXTRAPOLATION = 1.4
+#: Factor by which the size of the state differs between instants.
+STATE_NOISE = 1.05
+#: Narrowest range of an extrapolated number of results, as a factor: a few slices may agree by chance.
+MIN_FACTOR = 1.15
+#: Factor by which exact figures differ, because a rate depends on where the stream begins and ends.
+EXACT = 1.02
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AvailableRows:
+    """Rows of all sources before the run, with the event times of the streams, in time order.
+
+    `is_complete` means that a run reads these rows and no others, in one batch.
+    """
+
+    tables: Mapping[str, pa.Table]
+    times: Mapping[str, Int64s]
+    lateness_us: Mapping[str, int]
+    is_complete: bool = True
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all streams."""
+        return sum(each.size for each in self.times.values())
+
+    @property
+    def span_s(self) -> float:
+        """Seconds of event time from the first row to the last."""
+        filled = [each for each in self.times.values() if each.size]
+        return (max(int(each[-1]) for each in filled) - min(int(each[0]) for each in filled)) / 1e6 if filled else 0.0
+
+    @classmethod
+    def in_time_order(
+        cls,
+        tables: Mapping[str, pa.Table],
+        times: Mapping[str, Int64s],
+        lateness_us: Mapping[str, int],
+        *,
+        is_complete: bool = True,
+    ) -> AvailableRows:
+        """Sort the rows of each stream by time, unless they are."""
+        ordered, sorted_times = dict(tables), dict(times)
+        for name, each in times.items():
+            if each.size and np.any(each[1:] < each[:-1]):
+                order = np.argsort(each, kind="stable")
+                ordered[name], sorted_times[name] = tables[name].take(order), each[order]
+        return cls(ordered, sorted_times, lateness_us, is_complete)
+
+    def between(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, InputBatch]:
+        """Return the rows of each stream from one row number to another."""
+        return {
+            name: InputBatch(self.tables[name].slice(start, stop - start), self.times[name][start:stop])
+            for name, (start, stop) in bounds.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedSlice:
+    """What one slice did: its rows, its results, its CPU time by operator, and the state at its end."""
+
+    rows: int
+    results: int
+    cpu_s: float
+    operators_s: Mapping[str, float]
+    state_rows: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Figures of a plan, measured on a share of the rows."""
+
+    cpu_per_s: float
+    operators: Mapping[str, float]  # CPU seconds per second: "ingest", "store", "probe", "emit" and "batches"
+    rows_out_per_s: float
+    state_rows: float
+    state_bytes: float
+    forecast: Forecast
+    share: float
+    slices: int
+    took_s: float
+
+    def describe(self) -> str:
+        """Describe how much was rehearsed.
+
+        All rows are one slice.
+        """
+        took = format_duration(self.took_s)
+        if self.share >= 1:
+            return f"rehearsed on all rows, {took}"
+        return f"rehearsed on {format_percent(self.share)} of the rows: {format_count(self.slices)} slices, {took}"
+
+
+def rehearse_plan(bound: BoundQuery, plan: Plan, rows: AvailableRows) -> Rehearsal | None:
+    """Rehearse a plan on the available rows; None if they cannot tell, or if the query fails on them."""
+    if rows.span_s <= 0 or any(source.schema.name not in rows.tables for source in bound.sources):
+        return None
+    try:
+        stage = _Stage(bound, plan, rows)
+        stage.warm_up()
+        return stage.rehearse()
+    except WatersmeetError:
+        return None  # the run reports the error
+
+
+class _Stage:
+    """One rehearsal: the operator, its drop boxes, and the rows."""
+
+    def __init__(self, bound: BoundQuery, plan: Plan, rows: AvailableRows) -> None:
+        self.bound, self.rows = bound, rows
+        self.operator: Operator[Any] = build_operator(bound, plan, lambda each: rows.tables[each.name])
+        self.boxes = build_samplers(bound, plan)
+        self.evaluates_batches = bound.is_aggregation and bound.query.every_us is None
+        self.started = time.perf_counter()
+        # A run holds its results, so its memory is fresh; fresh memory takes CPU time.
+        self.results: list[pa.RecordBatch] = []
+
+    def warm_up(self) -> None:
+        """Run a few rows, so that kernels are loaded before anything is measured."""
+        self._run(None, {name: (0, min(64, times.size)) for name, times in self.rows.times.items()})
+        self.started = time.perf_counter()
+
+    def rehearse(self) -> Rehearsal | None:
+        """Rehearse all rows if they fit the time limit, else slices; None if the rows cannot tell."""
+        total, is_complete = self.rows.rows, self.rows.is_complete
+        if not is_complete and 2 * MIN_SLICES * sum(self._count_warm_up()) > total:
+            return None  # more rows will arrive, and these do not fill the windows
+        pilot_rows = min(PILOT_ROWS, total // (2 * MIN_SLICES))
+        is_small = is_complete and total <= MIN_SLICES * PILOT_ROWS
+        pilot = [] if is_small else list(self._run_slices(MIN_SLICES, pilot_rows))
+        if not pilot:  # few rows, or warm-ups would read most of them
+            return self._rehearse_all() if is_complete and total <= 100 * PILOT_ROWS else None
+        fixed_s, row_s = self._fit_pilot(pilot)
+        if fixed_s + total * row_s < LIMIT_S * 0.8 and is_complete:
+            return self._rehearse_all()
+        return None if self.evaluates_batches else self._rehearse_slices(pilot, fixed_s, row_s)
+
+    def _rehearse_slices(self, pilot: list[RehearsedSlice], fixed_s: float, row_s: float) -> Rehearsal:
+        """Spend one half of the time on many slices, for results, and the other on a long one, for CPU time."""
+        total = self.rows.rows
+        limit_s = max(LIMIT_S, LIMIT_SHARE * total * row_s) - (time.perf_counter() - self.started)
+        warm_rows = sum(self._count_warm_up())
+        for slices in (SLICES, SLICES // 2, MIN_SLICES):
+            each_s = limit_s / 2 / slices - 2 * fixed_s - warm_rows * row_s
+            slice_rows = min(int(each_s / row_s), total // slices) if row_s > 0 else 0
+            found = list(self._run_slices(slices, slice_rows)) if slice_rows >= PILOT_ROWS else []
+            if found:
+                break
+        else:
+            found = pilot
+        long_rows = min(int(limit_s / 2 / row_s), total // 2) if row_s > 0 else 0
+        return self._summarize(found, list(self._run_slices(1, long_rows)))
+
+    def _rehearse_all(self) -> Rehearsal:
+        """Run all rows like the run itself. Repeat a short run, and take the CPU time in the middle."""
+        bounds = {name: (0, times.size) for name, times in self.rows.times.items()}
+        found = [self._run(None, bounds, ends=True)]
+        while len(found) < 3 and (time.perf_counter() - self.started) * (1 + 1 / len(found)) < LIMIT_S:
+            found.append(self._run(None, bounds, ends=True))
+        best, span_s = sorted(found, key=lambda each: each.cpu_s)[len(found) // 2], self.rows.span_s
+        return self._build(
+            best.cpu_s,
+            best.operators_s,
+            best.results,
+            best,
+            (CPU_NOISE, EXACT, STATE_NOISE),
+            share=1.0,
+            slices=1,
+            span_s=span_s,
+        )
+
+    def _summarize(self, found: list[RehearsedSlice], long: list[RehearsedSlice]) -> Rehearsal:
+        """Extrapolate from slices to all rows. CPU time is a fixed part and a part per row."""
+        seen, total = sum(each.rows for each in found), self.rows.rows
+        results, share = sum(each.results for each in found), seen / total
+        rate = results / seen
+        spread = math.sqrt(
+            len(found) / (len(found) - 1) * sum((each.results - rate * each.rows) ** 2 for each in found)
+        )
+        relative = spread / max(results, 1) * math.sqrt(max(0.0, 1 - share))
+        by_chance = 1 / math.sqrt(max(results, 1))
+        factor = math.exp(_student(len(found) - 1) * max(relative, by_chance * math.sqrt(max(0.0, 1 - share))))
+        measured_s = sum(each.cpu_s for each in found)
+        short_s, short_rows = measured_s / len(found), seen / len(found)
+        row_s = short_s / short_rows
+        if long and long[0].rows > 2 * short_rows:
+            slope_s = (long[0].cpu_s - short_s) / (long[0].rows - short_rows)
+            row_s = min(max(slope_s, long[0].cpu_s / long[0].rows / 2), row_s)
+        cpu_s = short_s + (total - short_rows) * row_s
+        operators: dict[str, float] = {}
+        for each in found:
+            for name, seconds in each.operators_s.items():
+                operators[name] = operators.get(name, 0.0) + seconds * cpu_s / measured_s
+        last = self._run(None, self._find_last_rows())
+        factors = (CPU_EXTRAPOLATION, max(factor, MIN_FACTOR), STATE_NOISE)
+        return self._build(
+            cpu_s,
+            operators,
+            rate * total,
+            last,
+            factors,
+            share=share,
+            slices=len(found),
+            span_s=self.rows.span_s,
+        )
+
+    def _build(
+        self,
+        cpu_s: float,
+        operators_s: Mapping[str, float],
+        results: float,
+        state: RehearsedSlice,
+        factors: tuple[float, float, float],
+        *,
+        share: float,
+        slices: int,
+        span_s: float,
+    ) -> Rehearsal:
+        cpu, rows_out, held = factors
+        ranges = {
+            CPU: Range.around(cpu_s / span_s, cpu),
+            ROWS_OUT: Range.around(results / span_s, rows_out),
+            STATE_ROWS: Range.around(state.state_rows, held),
+            STATE_BYTES: Range.around(state.state_bytes, held),
+        }
+        if not results and share < 1:  # no result in the slices: at most a few per slice size
+            ranges[ROWS_OUT] = Range(0.0, 3 / share / span_s)
+        took_s = time.perf_counter() - self.started
+        plain = Forecast(MappingProxyType(ranges), MappingProxyType({}))
+        found = Rehearsal(
+            cpu_s / span_s,
+            MappingProxyType({name: seconds / span_s for name, seconds in operators_s.items()}),
+            results / span_s,
+            state.state_rows,
+            state.state_bytes,
+            plain,
+            share,
+            slices,
+            took_s,
+        )
+        forecast = Forecast(plain.ranges, MappingProxyType(dict.fromkeys(ranges, found.describe())))
+        return Rehearsal(
+            found.cpu_per_s,
+            found.operators,
+            found.rows_out_per_s,
+            found.state_rows,
+            found.state_bytes,
+            forecast,
+            share,
+            slices,
+            took_s,
+        )
+
+    def _fit_pilot(self, pilot: list[RehearsedSlice]) -> tuple[float, float]:
+        """Return the CPU seconds per batch, measured on a single row per stream, and per row."""
+        bounds = {name: (0, min(1, times.size)) for name, times in self.rows.times.items()}
+        fixed_s = min(self._run(None, bounds).cpu_s for _ in range(3))
+        rows = sum(each.rows for each in pilot)
+        spent = sum(each.cpu_s for each in pilot)
+        return fixed_s, max(spent - len(pilot) * fixed_s, 0.2 * spent) / max(rows, 1)
+
+    def _run_slices(self, slices: int, slice_rows: int) -> Iterator[RehearsedSlice]:
+        """Run contiguous slices, one from each of equal parts of the rows. Yield nothing if warm-ups take too much."""
+        total, longest = self.rows.rows, max(self.rows.times.values(), key=lambda each: each.size)
+        if slices * (sum(self._count_warm_up()) + slice_rows) > total:
+            return
+        width = max(1, round(slice_rows * longest.size / total))
+        part, rng = longest.size / slices, np.random.default_rng(slices)
+        for number in range(slices):
+            start = int(number * part + rng.random() * max(0.0, part - width))
+            from_us, before_us = int(longest[start]), int(longest[min(start + width, longest.size - 1)])
+            if before_us <= from_us:
+                before_us = from_us + 1
+            bounds = {
+                name: (int(at[0]), int(at[1]))
+                for name, times in self.rows.times.items()
+                for at in [np.searchsorted(times, [from_us, before_us])]
+            }
+            yield self._run(self._find_warm_up(bounds, from_us), bounds)
+
+    def _find_last_rows(self) -> dict[str, tuple[int, int]]:
+        """Return the rows that are in the windows when the rows end."""
+        ends_us = max(int(times[-1]) for times in self.rows.times.values() if times.size)
+        return self._find_warm_up({name: (times.size, times.size) for name, times in self.rows.times.items()}, ends_us)
+
+    def _count_warm_up(self) -> list[int]:
+        """Count the rows of a warm-up, in the middle of the rows."""
+        longest = max(self.rows.times.values(), key=lambda each: each.size)
+        middle_us = int(longest[longest.size // 2])
+        bounds = {name: (int(np.searchsorted(times, middle_us)), times.size) for name, times in self.rows.times.items()}
+        return [stop - start for start, stop in self._find_warm_up(bounds, middle_us).values()]
+
+    def _find_warm_up(self, bounds: Mapping[str, tuple[int, int]], from_us: int) -> dict[str, tuple[int, int]]:
+        """Return the rows before a slice that its rows can still meet."""
+        config, found = self.operator.config, dict[str, tuple[int, int]]()
+        for i in config.stream_inputs:
+            source = config.inputs[i]
+            start, times = bounds[source.name][0], self.rows.times[source.name]
+            first = self._find_first_row(source, times, start, from_us)
+            found[source.name] = (min(first, found.get(source.name, (start, start))[0]), start)
+        return found
+
+    def _find_first_row(self, source: JoinInput, times: Int64s, start: int, from_us: int) -> int:
+        if source.row_limit is not None:
+            # A bounded warm-up: partitions that are rarer than this begin empty.
+            partitions = 16 if source.row_limit.partition_by else 1
+            return max(0, start - source.row_limit.count * partitions)
+        reach_us = source.retention_us
+        if self.bound.is_aggregation and source.window is not None:
+            every_us = self.bound.query.every_us
+            filled_us = source.window.mean_filled_us(FOREVER_US, every_us) + (every_us or 0)
+            reach_us = max(reach_us, int(min(filled_us, FOREVER_US)))
+        return 0 if reach_us >= FOREVER_US else int(np.searchsorted(times, from_us - reach_us))
+
+    def _run(
+        self,
+        warm_up: Mapping[str, tuple[int, int]] | None,
+        bounds: Mapping[str, tuple[int, int]],
+        *,
+        ends: bool = False,
+    ) -> RehearsedSlice:
+        """Run the warm-up and then the slice; measure the slice alone. With `ends`, the input ends after it."""
+        state, watermark_us = self.operator.empty(), -FOREVER_US
+        if warm_up is not None and any(stop > start for start, stop in warm_up.values()):
+            batches = self.rows.between(warm_up)
+            after_us = max((int(each.times[-1]) for each in batches.values() if len(each)), default=-FOREVER_US)
+            state, _ = self._advance(state, batches, Clock(watermark_us, after_us, after_us))[1:]
+            watermark_us = after_us
+        batches = self.rows.between(bounds)
+        newest_us = max((int(each.times[-1]) for each in batches.values() if len(each)), default=watermark_us)
+        next_us = newest_us + 1 if warm_up is not None else max(watermark_us, self._find_watermark(batches))
+        started = time.process_time()
+        results, state, operators_s = self._advance(state, batches, Clock(watermark_us, next_us, newest_us))
+        held = state.rows, state.nbytes
+        if ends:
+            more, state, last_s = self._advance(state, {}, Clock(next_us, FOREVER_US, newest_us))
+            results += more
+            operators_s = {name: seconds + last_s.get(name, 0.0) for name, seconds in operators_s.items()} | {
+                name: seconds for name, seconds in last_s.items() if name not in operators_s
+            }
+        cpu_s = time.process_time() - started
+        operators_s["batches"] = max(0.0, cpu_s - sum(operators_s.values()))
+        return RehearsedSlice(sum(len(each) for each in batches.values()), results, cpu_s, operators_s, *held)
+
+    def _find_watermark(self, batches: Mapping[str, InputBatch]) -> int:
+        marks = [
+            int(each.times[-1]) // 1_000 * 1_000 - self.rows.lateness_us.get(name, 0) if len(each) else -FOREVER_US
+            for name, each in batches.items()
+        ]
+        return min(marks, default=-FOREVER_US)
+
+    def _advance(
+        self, state: Any, batches: Mapping[str, InputBatch], clock: Clock
+    ) -> tuple[int, Any, dict[str, float]]:
+        """Advance the operator; return the number of results, the state and the CPU seconds by operator."""
+        config = self.operator.config
+        kept = {name: self._shed(name, batch, clock.watermark_us) for name, batch in batches.items()}
+        inputs = {i: kept[config.inputs[i].name] for i in config.stream_inputs if config.inputs[i].name in kept}
+        with on_cores(os.cpu_count() or 1):
+            results, (state, counters) = exhaust(self.operator.advance(state, inputs, clock))
+        operators: dict[str, float] = {}
+        for (name, number), seconds in counters.tally.timer.spent_s.items():
+            if name != PROBE or number == ALL_INPUTS:  # probes by origin are contained in the sum of all probes
+                operators[name] = operators.get(name, 0.0) + seconds
+        self.results += results
+        return sum(each.num_rows for each in results), state, operators
+
+    def _shed(self, name: str, batch: InputBatch, watermark_us: int) -> InputBatch:
+        box = self.boxes.get(name)
+        if box is None or (isinstance(box, RoleSampler) and box.counts_all):
+            return batch
+        return shed_rows(batch, box, watermark_us)
+
+
+def _student(degrees: int) -> float:
+    """Return the quantile for a range of 95 %.
+
+    >>> _student(3), _student(19), _student(100)
+    (3.18, 2.09, 2.02)
+    """
+    return _STUDENT[max((each for each in _STUDENT if each <= max(degrees, 1)), default=1)]
