@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
 import watersmeet as wm
 from tests.planner.test_feasibility import COUNTED, scarce
 from watersmeet.algebra.plan import Plan, Tree
-from watersmeet.planner.costing import estimate_rows_by_origin
+from watersmeet.planner import costing_context
+from watersmeet.planner.costing import cost_plan, estimate_rows_by_origin
 from watersmeet.planner.costing_context import CostingContext, scale_rates
 from watersmeet.planner.models.ayad_drops import Shares, climb_shares
+from watersmeet.planner.plan_cost import CostedPlan
 from watersmeet.planner.shed_search import find_approximation, find_best_shares, minimum_shares
 
 RATES = [5_000, 200, 1_000, 50, 3_000, 700, 100, 2_000]
@@ -80,6 +83,21 @@ def test_half_the_cpu_of_a_chain_keeps_more_than_a_third_of_its_output() -> None
     shares = [explain_half(streams).remedies.approximation.share_of_output for streams in (6, 8)]  # type: ignore[union-attr]
     assert shares[0] > 0.36
     assert shares[1] > 0.47
+
+
+def test_the_shares_of_eight_streams_take_few_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each prediction of eight streams takes milliseconds, so their number decides how long `explain` takes."""
+    query, stats = build_chain(8)
+    needed = wm.explain(query, stats, budget=wm.Budget(processors=1e9)).chosen.cost.cpu_per_s
+    predicted: list[Plan] = []
+
+    def count_plan(*given: Any) -> CostedPlan:
+        predicted.append(given[-1])
+        return cost_plan(*given)
+
+    monkeypatch.setattr(costing_context, "cost_plan", count_plan)
+    wm.explain(query, stats, budget=wm.Budget(processors=needed / 2))
+    assert 0 < len(predicted) < 700
 
 
 def list_trees(names: tuple[str, ...]) -> list[Tree]:

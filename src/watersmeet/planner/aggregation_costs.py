@@ -305,7 +305,7 @@ def hold_full_windows(config: AggregateConfig, workload: Workload) -> Workload:
         _hold_full_window(source, each, config.every_us, workload.arrivals)
         for source, each in zip(config.inputs, workload.inputs, strict=True)
     )
-    return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
+    return replace(workload, inputs=inputs, _key_shares={})
 
 
 def _hold_full_window(

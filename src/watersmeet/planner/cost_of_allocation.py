@@ -112,7 +112,7 @@ class AllocationCosts:
         # The flag is a predicate of its own, so the places of measured predicates no longer fit.
         unplaced = {number: replace(each, passed=()) for number, each in workload.samples.by_input.items()}
         samples = Samples(unplaced)
-        return replace(workload, inputs=inputs, gaps_us=gaps_us, samples=samples, _matches={}, _reach={})
+        return replace(workload, inputs=inputs, gaps_us=gaps_us, samples=samples)
 
     def _direct_input(
         self, config: JoinConfig, number: int, each: InputEstimate, shares: RoleShares, *, is_prober: bool

@@ -67,6 +67,7 @@ class LoopsModel:
     _scanned: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, repr=False)
     _stored: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, repr=False)
     _together: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    _loop_s: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, repr=False)
 
     def new_rows(self, origin: int) -> float:
         """Estimate the new rows of an evaluation that has any: one if eager, else those of an interval τ."""
@@ -88,6 +89,15 @@ class LoopsModel:
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
         if target == origin and not known:
             return 0.0  # the new rows need no search
+        if origin not in known:
+            return self._estimate_loop_s(origin, known, target)
+        # Inside the loop of the new rows, it does not matter which of the bound inputs they belong to.
+        found = self._loop_s.get((known, target))
+        if found is None:
+            found = self._loop_s[known, target] = self._estimate_loop_s(origin, known, target)
+        return found
+
+    def _estimate_loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
         kind = "list" if target == origin else self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(origin, kind, known, target) * weights.compare_s

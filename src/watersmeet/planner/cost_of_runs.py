@@ -36,6 +36,7 @@ class RunsModel:
     workload: Workload
     profile: Profile
     _met_rows_cache: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    _candidates_cache: dict[tuple[int, frozenset[int], int], float] = field(default_factory=dict, repr=False)
 
     @cached_property
     def batches(self) -> ArrivalPattern:
@@ -56,12 +57,14 @@ class RunsModel:
 
     def candidates(self, origin: int, known: frozenset[int], target: int) -> float:
         """Estimate the rows of the target that match a combination by keys and times, before any predicate."""
-        rows = self.workload.filled_rows(self.config, target)
-        if self.config.inputs[target].is_stream:
-            rows = min(
-                self._met_rows(i, target, from_origin=i == origin) for i in known if self.config.inputs[i].is_stream
-            )
-        return rows * self.workload.key_share(self.config, known, target)
+        found = self._candidates_cache.get((origin, known, target))
+        if found is None:
+            rows, streams = self.workload.filled_rows(self.config, target), self.config.stream_inputs
+            if target in streams:
+                rows = min(self._met_rows(i, target, from_origin=i == origin) for i in known if i in streams)
+            found = rows * self.workload.key_share(self.config, known, target)
+            self._candidates_cache[origin, known, target] = found
+        return found
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
         """Estimate seconds per combination: a lookup in every pane, and each predicate evaluated on all candidates."""

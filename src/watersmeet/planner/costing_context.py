@@ -94,8 +94,7 @@ def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float
         else each
         for source, each in zip(config.inputs, workload.inputs, strict=True)
     )
-    # How often keys match does not depend on rates, so that part of what is known stays.
-    return replace(workload, inputs=inputs, _matches={}, _reach={})
+    return replace(workload, inputs=inputs)
 
 
 def _scale_input(each: InputEstimate, share: float, *, counted: bool) -> InputEstimate:

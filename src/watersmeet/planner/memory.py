@@ -81,9 +81,10 @@ def late_expirations(each: InputEstimate, plan: Plan) -> float:
 
 def run_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[MemoryPart]:
     """Yield the bytes of grouped runs: one per input and set of keys by which it is probed."""
+    probed = _list_probed_keys(config, plan)
     for source in config.inputs:
         rows = workload.filled_rows(config, source.number)
-        runs = len(_list_probed_keys(config, plan, source.number))
+        runs = len(probed[source.number])
         ends = WORD_BYTES if source.has_ends else 0
         distinct = max((each.value for each in workload.inputs[source.number].distinct.values()), default=1.0)
         size = rows * (RUN_ROW_BYTES + ends) + min(rows, distinct) * RUN_GROUP_BYTES
@@ -93,14 +94,14 @@ def run_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[
 
 def loop_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[MemoryPart]:
     """Yield the bytes of windows laid out for nested loops, and of their lists, hash indexes and trees."""
-    default = find_tactic(plan).parts.default_index
+    default, probed_keys = find_tactic(plan).parts.default_index, _list_probed_keys(config, plan)
     for source in config.inputs:
         arriving = workload.inputs[source.number].kept_per_s.value * workload.arrivals.batch_s
         rows = ROOM_FACTOR * (workload.filled_rows(config, source.number) + arriving)
         ranges = _list_ranges(config, source.alias)
         index = plan.index(source.alias) or default(keyed=bool(source.keys))
         # One column answers a probe: a key, or in a tree a range.
-        probed = len({keys[0] for keys in _list_probed_keys(config, plan, source.number) if keys})
+        probed = len({keys[0] for keys in probed_keys[source.number] if keys})
         if not probed and ranges and index.kind in ("btree", "ttree"):
             probed = 1
         columns = len(source.keys) + len(ranges)
@@ -138,14 +139,13 @@ def _list_ranges(config: JoinConfig, alias: str) -> set[Expr]:
     return {side for found in sides if found is not None for side in found[1:] if sources_of(side) == {alias}}
 
 
-def _list_probed_keys(config: JoinConfig, plan: Plan, target: int) -> set[tuple[int, ...]]:
-    """Return the sets of keys by which other inputs probe this one, in the orders of the plan."""
-    found: set[tuple[int, ...]] = set()
+def _list_probed_keys(config: JoinConfig, plan: Plan) -> list[set[tuple[int, ...]]]:
+    """Return by input the sets of keys by which other inputs probe it, in the orders of the plan."""
+    found: list[set[tuple[int, ...]]] = [set() for _ in config.inputs]
     for origin in config.stream_inputs:
         known = [origin]
         for number in _resolve_order(config, plan, origin):
-            if number == target:
-                found.add(tuple(key_class for key_class, _ in config.classes.find_connections(number, known)))
+            found[number].add(tuple(key_class for key_class, _ in config.classes.find_connections(number, known)))
             known.append(number)
     return found
 

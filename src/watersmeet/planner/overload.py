@@ -177,5 +177,5 @@ def _cost_with_scaled_windows(context: CostingContext, plan: Plan, scale: float)
     gaps = tuple(
         tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in context.workload.gaps_us
     )
-    shorter = replace(context.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
+    shorter = replace(context.workload, inputs=inputs, gaps_us=gaps)
     return context.cost_on(shorter, plan).cost

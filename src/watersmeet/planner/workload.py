@@ -165,9 +165,13 @@ class Workload:
     arrivals: ArrivalPattern = field(default_factory=ArrivalPattern)
     samples: Samples = field(default_factory=Samples)
     pair_shares: Mapping[tuple[int, int, int], float] = field(default_factory=dict)  # declared: (class, origin, target)
-    _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
-    _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
+    # How often keys match depends on distinct values only. A copy with other rates keeps that part of what is known.
     _key_shares: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
+    _matches: dict[tuple[frozenset[int], int], float] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    _reach: dict[tuple[int, int], float] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _filled: dict[int, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def streams(self) -> list[int]:
@@ -223,9 +227,11 @@ class Workload:
 
     def residual_share(self, known: frozenset[int], target: int) -> float:
         """Estimate the share of combinations that pass the residual predicates which the target completes."""
-        return math.prod(
-            each.share.value for each in self.residuals if target in each.inputs and each.inputs <= known | {target}
-        )
+        share = 1.0
+        for each in self.residuals:
+            if target in each.inputs and each.inputs <= known | {target}:
+                share *= each.share.value
+        return share
 
     def fanout(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Estimate the combinations with the target, per combination without it."""
@@ -244,10 +250,14 @@ class Workload:
 
     def filled_rows(self, config: JoinConfig, number: int) -> float:
         """Estimate the mean rows in a window, while it fills and after."""
-        each = self.inputs[number]
-        if not config.inputs[number].is_stream or not each.kept_per_s.value:
-            return each.held_rows.value
-        return each.kept_per_s.value * self.arrivals.filled_window_s(each.held_rows.value / each.kept_per_s.value)
+        found = self._filled.get(number)
+        if found is None:
+            each = self.inputs[number]
+            rate, found = each.kept_per_s.value, each.held_rows.value
+            if config.inputs[number].is_stream and rate:
+                found = rate * self.arrivals.filled_window_s(found / rate)
+            self._filled[number] = found
+        return found
 
     def _reachable_from(self, config: JoinConfig, known: int, target: int) -> float:
         found = self._reach.get((known, target))

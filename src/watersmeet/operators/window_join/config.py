@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -110,6 +110,12 @@ class JoinConfig:
     waits_for_watermark: bool
     plan: Plan
     emits_every_batch: bool = False  # an operator above needs all results of a batch: no row waits for evaluation
+    aliases: dict[str, int] = field(init=False, compare=False, repr=False)  # input numbers by alias
+    stream_inputs: tuple[int, ...] = field(init=False, compare=False, repr=False)  # numbers of the inputs with a time
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "aliases", {each.alias: each.number for each in self.inputs})
+        object.__setattr__(self, "stream_inputs", tuple(each.number for each in self.inputs if each.is_stream))
 
     @property
     def evaluation_us(self) -> int:
@@ -138,16 +144,6 @@ class JoinConfig:
         if not self.plan.expire_us or abs(release_us) >= FOREVER_US:
             return release_us
         return expire_before_us(self.plan.evaluate_us, self.plan.expire_us, release_us - 1)
-
-    @property
-    def stream_inputs(self) -> tuple[int, ...]:
-        """The numbers of the inputs that are streams."""
-        return tuple(each.number for each in self.inputs if each.is_stream)
-
-    @property
-    def aliases(self) -> dict[str, int]:
-        """Input numbers by alias."""
-        return {each.alias: each.number for each in self.inputs}
 
 
 def find_last_instant_us(time_us: int, interval_us: int) -> int:

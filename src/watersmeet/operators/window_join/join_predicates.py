@@ -10,7 +10,7 @@ NULL side makes the comparison not true, so such rows match nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -31,6 +31,9 @@ class EqualityClasses:
 
     keys: tuple[dict[int, Expr], ...]
     residuals: tuple[Expr, ...]
+    _connections: dict[tuple[int, ...], list[tuple[int, int]]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def keys_of(self, number: int) -> tuple[tuple[int, Expr], ...]:
         """Return the (class, key) pairs of an input."""
@@ -38,6 +41,14 @@ class EqualityClasses:
 
     def find_connections(self, target: int, known: list[int]) -> list[tuple[int, int]]:
         """Return the classes that hold a key of the target and of a known input, with the first such input."""
+        # A search of orders asks for the same few sets again and again.
+        asked = (target, *known)
+        found = self._connections.get(asked)
+        if found is None:
+            found = self._connections[asked] = self._list_connections(target, known)
+        return found
+
+    def _list_connections(self, target: int, known: list[int]) -> list[tuple[int, int]]:
         connections = []
         for key_class, members in enumerate(self.keys):
             if target in members:

@@ -263,6 +263,8 @@ _MIN_SHARE = 1e-6
 _FIRST_STEP, LAST_STEP = 0.5, 1e-4
 _NUDGE = 1e-6
 _NEAR = 1e-9
+#: Power of a common factor on all shares that load follows before any of it is known: matches have two shares.
+_USUAL_POWER = 2.0
 
 
 def best_time_window_shares(plan: PlanNode, budget: RowBudget, least: Mapping[str, float]) -> Shares:
@@ -318,29 +320,32 @@ def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares, n
 
     The load ends between `1 - near` and 1, unless all shares are at their lowest or the load jumps there.
     """
-    heavy = load(shares)
-    if heavy <= 1:
+    scale, reached, power = 1.0, load(shares), _USUAL_POWER
+    if reached <= 1:
         return shares
     fits, too_much = min(lowest[name] / share for name, share in shares.items()), 1.0
-    light = load(_scale_shares(shares, fits, lowest))
-    for _ in range(60):
-        if light >= 1 - near or too_much - fits <= near * too_much / 10:
+    for attempt in range(90):
+        if 1 - near <= reached <= 1 or too_much - fits <= near * too_much / 10:
             break
-        # Between distant ends the load is nearly a power of the scale, between close ones nearly linear. Bounding the
-        # guess keeps either end from getting stuck.
-        target = 1 - near / 2
-        if too_much > 2 * fits and 0 < light < heavy:
-            guess = math.log(target / light) / math.log(heavy / light)
-            scale = fits * (too_much / fits) ** min(max(guess, 0.02), 0.98)
-        else:
-            guess = (target - light) / (heavy - light)
-            scale = fits + min(max(guess, 0.02), 0.98) * (too_much - fits)
-        reached = load(_scale_shares(shares, scale, lowest))
-        if reached <= 1:
-            fits, light = scale, reached
-        else:
-            too_much, heavy = scale, reached
+        # Near the limit the load is nearly a power of the scale. A jump or a bound can mislead, so halve now and then.
+        guess = scale * ((1 - near / 2) / reached) ** (1 / power) if reached > 0 else 0.0
+        if attempt % 4 == 3 or not fits < guess < too_much:
+            guess = math.sqrt(fits * too_much)
+        found = load(_scale_shares(shares, guess, lowest))
+        power = _fit_power(guess / scale, found / reached) if reached > 0 else _USUAL_POWER
+        scale, reached = guess, found
+        fits, too_much = (scale, too_much) if reached <= 1 else (fits, scale)
     return _scale_shares(shares, fits, lowest)
+
+
+def _fit_power(scaled: float, loaded: float) -> float:
+    """Return the power of the scale that the load follows between two points, or the usual one if there is none.
+
+    >>> _fit_power(0.5, 0.125), _fit_power(0.5, 1.5)
+    (3.0, 2.0)
+    """
+    power = math.log(loaded) / math.log(scaled) if loaded > 0 and scaled != 1 else 0.0
+    return power if 0.05 < power < 50 else _USUAL_POWER
 
 
 def _step_shares(output: Measure, load: Measure, lowest: Shares, shares: Shares, step: float) -> Shares:

@@ -34,7 +34,7 @@ MAX_ROUNDS, _LEAST_GAIN = 12, 1e-4
 #: Steps inside the model, which cost next to nothing.
 _MODEL_FIRST_STEP, _MODEL_LAST_STEP = 0.5, 1e-4
 #: The load of a point is brought this close to 1 during the search.
-_NEAR_FULL = 1e-3
+_NEAR_FULL = 1e-4
 #: Streams of which at least this share is kept may be kept whole, and how many of them are tried.
 _NEARLY_WHOLE, _MAX_WHOLE_TRIES = 0.6, 3
 #: First step of the polish with the cost model itself.
@@ -118,7 +118,7 @@ class ShareProblem:
         nearly = sorted(
             (name for name, share in shares.items() if _NEARLY_WHOLE <= share < 1), key=lambda n: -shares[n]
         )
-        for name in nearly:
+        for name in nearly[:_MAX_WHOLE_TRIES]:
             bounded = replace(problem, lowest={**problem.lowest, name: 1.0})
             if bounded.load(bounded.lowest) <= 1:
                 found = bounded.climb(best)
