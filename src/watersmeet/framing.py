@@ -2,7 +2,7 @@
 
 Checkpoint files, plan logs, output owners, entries in Spark's state store and packets between Spark's stages have it.
 
-    {"watersmeet": "state", "version": 3, "header": 000362, "crc32": "9f86d081"}
+    {"watersmeet": "state", "version": 4, "header": 000362, "crc32": "9f86d081"}
     {"batch": 12, …, "parts": [[1024, "1c291ca3"], [80, "60e05123"]]}
     …                                                       parts: any bytes, often none
 
@@ -33,9 +33,9 @@ from typing import Any, BinaryIO
 from watersmeet.errors import InputError
 
 #: Format that this version writes.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 #: Formats that this version reads.
-READABLE_VERSIONS = (3,)
+READABLE_VERSIONS = (3, 4)
 #: Parts begin at multiples of this.
 ALIGNMENT = 64
 
@@ -55,7 +55,7 @@ class OtherFormatError(ValueError):
     def __init__(self, version: int) -> None:
         super().__init__(
             f"was written by another version of Watersmeet: format {version}, "
-            f"this version reads format {FORMAT_VERSION}"
+            f"this version reads formats {' and '.join(map(str, READABLE_VERSIONS))}"
         )
 
 

@@ -134,10 +134,10 @@ def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CheckpointedJob(path, JOIN)
     job.add_files(0)
     with monkeypatch.context() as newer:
-        newer.setattr(framing, "FORMAT_VERSION", 4)
-        newer.setattr(framing, "READABLE_VERSIONS", (4,))
+        newer.setattr(framing, "FORMAT_VERSION", 5)
+        newer.setattr(framing, "READABLE_VERSIONS", (5,))
         job.run()
-    assert "another version of Watersmeet: format 4" in (resume_and_get_refusal(job) or "")
+    assert "another version of Watersmeet: format 5" in (resume_and_get_refusal(job) or "")
     with pytest.raises(InputError, match="another version of Watersmeet"):
         find_problems(job.checkpoint)
     (path / "fresh").mkdir()

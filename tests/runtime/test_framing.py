@@ -52,15 +52,15 @@ def test_a_file_of_another_kind_is_refused() -> None:
 
 def test_a_file_of_a_newer_version_is_not_called_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(framing, "FORMAT_VERSION", 4)
+        newer.setattr(framing, "FORMAT_VERSION", 5)
         content, _ = encode_frame("state", {"batch": 7})
-    with pytest.raises(ValueError, match="another version of Watersmeet: format 4, this version reads format 3"):
+    with pytest.raises(ValueError, match="another version of Watersmeet: format 5, this version reads formats 3 and 4"):
         decode_frame(content, "state")
 
 
 def test_a_file_of_format_2_is_not_called_damaged() -> None:
     content = b'{"watersmeet": "batch", "version": 2, "sha256": "' + b"0" * 64 + b'"}\n{"batch": 12}\n'
-    with pytest.raises(ValueError, match="another version of Watersmeet: format 2, this version reads format 3"):
+    with pytest.raises(ValueError, match="another version of Watersmeet: format 2, this version reads formats 3 and 4"):
         decode_frame(content, "batch")
 
 

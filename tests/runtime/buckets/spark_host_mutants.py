@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from tests.properties.mutants.mutant import Mutant, Original, single_patch_mutant
 from watersmeet.algebra.plan import Plan
+from watersmeet.operators import narrow_integers
 from watersmeet.runtime.buckets import (
     bucket,
     bucket_grid,
-    packets,
     packing,
     plan_log,
     state_store,
@@ -173,7 +173,7 @@ MUTANTS: tuple[Mutant, ...] = (
         lambda _: lambda self, number: [0],
     ),
     single_patch_mutant("a bucket drops the last row of a packet", packing._SelectedRows, "by_cell", _drop_last_rows),
-    single_patch_mutant("downcast numbers wrap at 32 bits", packets, "_downcast", _wrap_offsets),
+    single_patch_mutant("downcast numbers wrap at 32 bits", narrow_integers, "_downcast", _wrap_offsets),
     single_patch_mutant("a store keeps entries of state that expired", state_store.StateStore, "save", _leave_entries),
     single_patch_mutant(
         "state from bytes forgets the watermark",

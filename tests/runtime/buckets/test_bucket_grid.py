@@ -11,9 +11,10 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.algebra.schema import StreamSchema
+from watersmeet.operators.narrow_integers import restore_integers
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.runtime.buckets.bucket_grid import BucketGrid, choose_grid
-from watersmeet.runtime.buckets.packets import ROWS, decode_packets, decode_table, restore_integers
+from watersmeet.runtime.buckets.packets import ROWS, decode_packets, decode_table
 from watersmeet.runtime.buckets.packing import PackedInput, Packer
 from watersmeet.sql.binder import bind
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import InputError, InternalError, listing
+from watersmeet.operators.narrow_integers import downcast_integers, restore_integers
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
@@ -49,7 +50,7 @@ class WindowPart:
         """Return the serialized value."""
         value = self.value if self.rows_of_segment is None else self.rows_of_segment()
         if isinstance(value, Pane):
-            return to_ipc_bytes(_drop_duplicate_columns(pane_to_table(value)))
+            return to_ipc_bytes(_shrink_table(pane_to_table(value)))
         if isinstance(value, RowCounter):
             return json.dumps(counter_to_dict(value)).encode()
         if isinstance(value, Segment):
@@ -98,7 +99,7 @@ def restore_state(config: JoinConfig, saved: Sequence[SavedPart], *, in_segments
 
 def _restore_window(config: JoinConfig, number: int, empty: WindowState, saved: list[SavedPart]) -> WindowState:
     source = config.inputs[number]
-    panes = [pane_from_table(_restore_duplicate_columns(_read_table(part.blob))) for part in saved if part.kind == PANE]
+    panes = [pane_from_table(_restore_table(_read_table(part.blob))) for part in saved if part.kind == PANE]
     waiting = [_read_table(part.blob) for part in saved if part.kind == WAITING]
     counters = [counter_from_dict(source, json.loads(bytes(part.blob))) for part in saved if part.kind == COUNTER]
     if len(waiting) > 1 or len(counters) > 1:
@@ -111,8 +112,18 @@ def _read_table(blob: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
 
 
-def _drop_duplicate_columns(table: pa.Table) -> pa.Table:
-    """Drop columns with the same 64-bit values as another column, such as a key that is equal to its code."""
+def _shrink_table(table: pa.Table) -> pa.Table:
+    """Return the table with fewer bytes, and with metadata that restore it.
+
+    Integers are narrow. Of columns with the same 64-bit values, such as a key that is equal to its code, one is kept.
+    """
+    twins = _find_twins(table)
+    metadata = {b"twins": json.dumps(twins).encode(), b"schema": table.schema.serialize().to_pybytes()}
+    return downcast_integers(table.drop_columns(list(twins))).replace_schema_metadata(metadata)
+
+
+def _find_twins(table: pa.Table) -> dict[str, str]:
+    """Return the earlier column that has the same 64-bit values, for each column that has one."""
     kept: dict[str, NDArray[np.int64]] = {}
     twins: dict[str, str] = {}
     for name in table.column_names:
@@ -124,20 +135,19 @@ def _drop_duplicate_columns(table: pa.Table) -> pa.Table:
             kept[name] = words
         else:
             twins[name] = twin
-    if not twins:
-        return table
-    metadata = {b"twins": json.dumps(twins).encode(), b"schema": table.schema.serialize().to_pybytes()}
-    return table.drop_columns(list(twins)).replace_schema_metadata(metadata)
+    return twins
 
 
-def _restore_duplicate_columns(table: pa.Table) -> pa.Table:
+def _restore_table(table: pa.Table) -> pa.Table:
+    """Invert `_shrink_table`. In format 3, integers were wide, and a table without equal columns had no metadata."""
     metadata = table.schema.metadata or {}
-    if b"twins" not in metadata:
+    if b"schema" not in metadata:
         return table
     twins = json.loads(metadata[b"twins"])
     schema = pa.ipc.read_schema(pa.py_buffer(metadata[b"schema"]))
+    wide = restore_integers([table], pa.schema([field for field in schema if field.name not in twins]))
     columns = [
-        _combine_chunks(table.column(twins[f.name])).view(f.type) if f.name in twins else table.column(f.name)
+        _combine_chunks(wide.column(twins[f.name])).view(f.type) if f.name in twins else wide.column(f.name)
         for f in schema
     ]
     return pa.table(columns, schema=schema)

@@ -24,6 +24,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.merging import merge_partials
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import AggregateOperator
+from watersmeet.operators.narrow_integers import restore_integers
 from watersmeet.operators.protocol import BatchCounters, Clock, InputBatch, Operator, OperatorConfig
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
@@ -36,7 +37,6 @@ from watersmeet.runtime.buckets.packets import (
     WITHOUT_ROLE,
     Packet,
     decode_table,
-    restore_integers,
 )
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit

@@ -22,6 +22,7 @@ from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
 from watersmeet.operators.keys import encode_keys
+from watersmeet.operators.narrow_integers import downcast_integers
 from watersmeet.operators.protocol import InputBatch
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.allocation import PROBES, STORED
@@ -35,7 +36,6 @@ from watersmeet.runtime.buckets.packets import (
     UNSELECTED,
     WITHOUT_ROLE,
     Packet,
-    downcast_integers,
     encode_packets,
     encode_table_to_buffer,
     slice_by_bytes,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.runtime.buckets.packets import decode_table, downcast_integers, encode_table_to_buffer, restore_integers
+from watersmeet.operators.narrow_integers import downcast_integers, restore_integers
+from watersmeet.runtime.buckets.packets import decode_table, encode_table_to_buffer
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("k", pa.int64()),
