@@ -33,7 +33,8 @@ def test_costs_are_measured_on_a_real_session(spark: SparkSession, monkeypatch: 
     messages: list[str] = []
     costs = calibrate_spark(messages.append, quick=True, spark=spark)
     assert not costs.assumed
-    assert costs.batch_s > 0
+    # A fit on a busy machine may attribute the seconds of a micro-batch to its rows.
+    assert costs.batch_s + costs.shuffle_s + costs.out_s > 0
     assert costs.pack_s > 0
     assert costs.state_s > 0
     assert len(messages) == 3

@@ -37,7 +37,7 @@ class Range(NamedTuple):
     def around(cls, value: float, factor: float) -> Range:
         """Return the range that is off by at most a factor, in both directions.
 
-        >>> Range.around(10, 2)
+        >>> Range.around(10.0, 2)
         Range(low=5.0, high=20.0)
         """
         return cls(value / factor, value * factor)

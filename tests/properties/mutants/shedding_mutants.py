@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from tests.properties.mutants import shedding_checks as checks
 from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
-from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import build_group_outputs, build_join_below
 from watersmeet.operators.shed import allocation, sampling
@@ -114,8 +113,8 @@ def _one_draw(role_box: Original) -> Original:
     return lambda stream, role, shares, seed: replace(role_box(stream, role, shares, seed), seed=seed)
 
 
-def _ties_twice(_: Original) -> Original:
-    return lambda op, left, right: Comparison("<=", left, right)
+def _ties_twice(pair: Original) -> Original:
+    return lambda *ends, least_us, **how: pair(*ends, least_us=0, **how)
 
 
 def _pairs_independent(by_subset: Original) -> Original:
@@ -224,7 +223,7 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_role_draws,
     ),
     (
-        single_patch_mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice),
+        single_patch_mutant("pairs of equal times found in both directions", allocation, "PairConstraint", _ties_twice),
         checks.check_allocated_pairs,
     ),
     (

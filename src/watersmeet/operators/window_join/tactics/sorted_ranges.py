@@ -61,7 +61,6 @@ from watersmeet.operators.window_join.tactics.tactic import (
     Reach,
     Search,
     Tactic,
-    refuse,
     refuse_options,
 )
 from watersmeet.operators.window_join.work_counters import WorkCounters
@@ -101,12 +100,8 @@ class SortedRun:
 
 
 def compile_plan(config: JoinConfig, plan: Plan) -> Search:
-    """Check that the query has a range and the plan no option of another algorithm, and return the search."""
+    """Check that the plan has no option of another algorithm, and return the search."""
     refuse_options(plan, "indexes", "evaluate_us", "expire_us", "cleanup_rows")
-    if not list_range_conditions(config):
-        raise refuse(
-            plan, "no predicate bounds a value of one source by another source", hint='use the algorithm "runs"'
-        )
     return search_sorted_ranges
 
 
