@@ -33,6 +33,7 @@ from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
 from watersmeet.planner.spark_forecast import DEFAULT_HEAP_BYTES, SparkMachine
 from watersmeet.runtime.buckets.state_store import LiveRuns, cached_runs, remove_run
 from watersmeet.runtime.java import check_java
+from watersmeet.runtime.spark.local_files import choose_file_system
 from watersmeet.runtime.spark.spark_errors import SparkError
 from watersmeet.runtime.spark.versions import (
     active_context,
@@ -99,7 +100,7 @@ SETTINGS = {
 LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # The default class starts ten processes (chmod, readlink) for every file of a checkpoint in a local directory.
+    # The default class starts a process (readlink) for every file of a checkpoint in a local directory.
     "spark.sql.streaming.checkpointFileManagerClass": current_traits().file_manager,
     # Shuffled rows stay on this machine and are not lost while the query runs, so no task recomputes rows that another
     # task has already read.
@@ -240,7 +241,7 @@ def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) 
     requested = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
     chosen = SETTINGS | {PARTITIONS: os.cpu_count() or 1} | requested
     if is_local(str(chosen["spark.master"])):
-        chosen = LOCAL_SETTINGS | chosen
+        chosen = LOCAL_SETTINGS | chosen | choose_file_system(requested)
     if unsafe_arrow:
         chosen |= {name: f"{chosen.get(name, '')} {_UNSAFE_ARROW}".strip() for name in _JAVA_OPTIONS}
     return {name: str(value) for name, value in chosen.items()}

@@ -157,6 +157,27 @@ def idle_gateway() -> Any | None:
     return SparkContext._gateway if active_context() is None else None
 
 
+def is_java_running() -> bool:
+    """Return whether this process has started Spark's Java process."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
+
+
+def has_java_class(name: str) -> bool:
+    """Return whether the running Java process finds a class on its class path."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # publishes no types
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    try:
+        gateway.jvm.java.lang.Class.forName(name)
+    except Py4JJavaError:
+        return False
+    return True
+
+
 def start_context(conf: SparkConf, log: IO[bytes]) -> None:
     """Start a Spark context whose Java process writes to a file."""
     from pyspark import SparkContext, java_gateway
