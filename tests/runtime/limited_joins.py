@@ -26,7 +26,7 @@ class LimitedWorkload:
     plan: wm.Plan
 
     @property
-    def whole_per_s(self) -> float:
+    def full_output_per_s(self) -> float:
         """Output without shedding."""
         (a, b), (rows_a, rows_b) = self.rows_per_s, self.window_rows
         return (a * rows_b + b * rows_a) / self.keys

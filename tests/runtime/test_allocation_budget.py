@@ -49,7 +49,7 @@ def test_with_little_memory_the_window_of_the_slower_stream_gets_it(kind: str) -
     about = _explain_within(FIG_6, kind)
     assert about.plan.is_allocated, "it wins against drop boxes"
     assert dict(about.plan.window)["b"] == 0
-    assert about.chosen.cost.rows_out_per_s / FIG_6.whole_per_s == pytest.approx(5 / 6, rel=0.05)
+    assert about.chosen.cost.rows_out_per_s / FIG_6.full_output_per_s == pytest.approx(5 / 6, rel=0.05)
 
 
 def test_explain_shows_both_strategies_and_what_each_keeps() -> None:
@@ -70,7 +70,7 @@ def test_explain_shows_both_strategies_and_what_each_keeps() -> None:
 def test_a_run_within_the_budget_keeps_the_predicted_share_of_the_output(kind: str) -> None:
     streams, stats = FIG_6.streams(seconds=900), FIG_6.stats
     query, budget = FIG_6.query(kind), FIG_6.budget(kind)
-    predicted = _explain_within(FIG_6, kind).chosen.cost.rows_out_per_s / FIG_6.whole_per_s
+    predicted = _explain_within(FIG_6, kind).chosen.cost.rows_out_per_s / FIG_6.full_output_per_s
     kept = wm.collect(query, streams, plan=FIG_6.plan, budget=budget, shed=True, stats=stats)
     whole = wm.collect(query, streams)
     assert kept.num_rows / whole.num_rows == pytest.approx(predicted, rel=0.05)

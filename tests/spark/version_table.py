@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "spark-versions.md"
 OUTCOMES = ROOT / "build" / "spark-versions"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 
-#: What each test of `test_versions.py` shows. Its parameter, if it has one, is the kind of query.
+#: Feature that each test of `test_versions.py` shows. The parameter of a test, if it has one, is the kind of query.
 SHOWN = {
     "test_finite_tables_give_the_rows_of_the_embedded_engine": "finite tables",
     "test_directories_give_the_same_rows_over_a_restart": "streaming paths, with a restart",

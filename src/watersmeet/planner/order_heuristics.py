@@ -10,11 +10,11 @@ input moves up to the loop where it costs least, once. A search examines n² ord
 | windows without an index first | hybrid: indexed windows innermost (5.4) |
 | inputs of expensive predicates first | expensive predicates near the top (5.4) |
 
-Streams whose rate fluctuates go near the top if that costs little at the mean rates (5.4): there, a burst does the
-least harm.
+Streams whose rate fluctuates go near the top if that costs little at the mean rates (5.4). A burst does the least harm
+there.
 
 The last step, moving up, is that of fast streams (5.1). For lazy joins, the loop of the new rows moves as well, and
-orders may start with any input; the window of the origin counts as the rows of the last interval (5.2).
+orders may start with any input. The window of the origin then counts as the rows of the last interval (5.2).
 
 References: Golab, Özsu, sections 5.1 to 5.4.
 """

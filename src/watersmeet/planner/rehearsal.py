@@ -117,7 +117,7 @@ class AvailableRows:
 
 @dataclass(frozen=True, slots=True)
 class RehearsedSlice:
-    """What one slice did: its rows, its results, its CPU time by operator, and the state at its end."""
+    """Counts and CPU times of one slice; the state is that at its end."""
 
     rows: int
     results: int
@@ -240,7 +240,7 @@ class _Stage:
         )
         relative = spread / max(results, 1) * math.sqrt(max(0.0, 1 - share))
         by_chance = 1 / math.sqrt(max(results, 1))
-        factor = math.exp(_student(len(found) - 1) * max(relative, by_chance * math.sqrt(max(0.0, 1 - share))))
+        factor = math.exp(_t_quantile(len(found) - 1) * max(relative, by_chance * math.sqrt(max(0.0, 1 - share))))
         measured_s = sum(each.cpu_s for each in found)
         short_s, short_rows = measured_s / len(found), seen / len(found)
         row_s = short_s / short_rows
@@ -433,10 +433,10 @@ class _Stage:
         return shed_rows(batch, box, watermark_us)
 
 
-def _student(degrees: int) -> float:
-    """Return the quantile for a range of 95 %.
+def _t_quantile(degrees: int) -> float:
+    """Return the quantile of Student's t distribution for a range of 95 %.
 
-    >>> _student(3), _student(19), _student(100)
+    >>> _t_quantile(3), _t_quantile(19), _t_quantile(100)
     (3.18, 2.09, 2.02)
     """
     return _STUDENT[max((each for each in _STUDENT if each <= max(degrees, 1)), default=1)]

@@ -206,10 +206,11 @@ class _ShedSearch:
     def polish(self, given: ShedCandidate) -> ShedCandidate:
         """Try to keep streams whole, and search on in small steps if that takes little time."""
         if len(given.keep) > MAX_FINE_STREAMS:
-            return self._candidate(given.open, given.full, self._problem(given.full).keep_whole(given.keep))
+            return self._candidate(given.open, given.full, self._problem(given.full).unshed_nearly_full(given.keep))
         full = self.context.cost(given.open, given.keep).plan
         full = full if self._problem(full).load(given.keep) <= 1 else given.full
-        return self._candidate(given.open, full, self._problem(full).polish(self._problem(full).keep_whole(given.keep)))
+        problem = self._problem(full)
+        return self._candidate(given.open, full, problem.polish(problem.unshed_nearly_full(given.keep)))
 
     def _candidate(self, plan: Plan, full: Plan, keep: Shares) -> ShedCandidate:
         problem = self._problem(full)

@@ -36,7 +36,7 @@ _MODEL_FIRST_STEP, _MODEL_LAST_STEP = 0.5, 1e-4
 #: The load of a point is brought this close to 1 during the search.
 _NEAR_FULL = 1e-4
 #: Streams of which at least this share is kept may be kept whole, and how many of them are tried.
-_NEARLY_WHOLE, _MAX_WHOLE_TRIES = 0.6, 3
+_NEARLY_FULL, _MAX_WHOLE_TRIES = 0.6, 3
 #: First step of the polish with the cost model itself.
 _POLISH_STEP = 0.02
 
@@ -112,12 +112,10 @@ class ShareProblem:
                 break
         return best
 
-    def keep_whole(self, shares: Shares) -> Shares:
-        """Try to keep streams whole that nearly are, in turn: a share of 1 saves the cost of sampling."""
+    def unshed_nearly_full(self, shares: Shares) -> Shares:
+        """Try to stop shedding each stream that is nearly full: a share of 1 saves the cost of sampling."""
         best, problem = shares, self
-        nearly = sorted(
-            (name for name, share in shares.items() if _NEARLY_WHOLE <= share < 1), key=lambda n: -shares[n]
-        )
+        nearly = sorted((name for name, share in shares.items() if _NEARLY_FULL <= share < 1), key=lambda n: -shares[n])
         for name in nearly[:_MAX_WHOLE_TRIES]:
             bounded = replace(problem, lowest={**problem.lowest, name: 1.0})
             if bounded.load(bounded.lowest) <= 1:

@@ -1,4 +1,4 @@
-"""What differs between versions of PySpark, and the private attributes of PySpark that the Spark host reads.
+"""Differences between versions of PySpark, and the private attributes of PySpark that the Spark host reads.
 
 No other module asks for a version. `tests/spark/test_versions.py` calls every function of this module, so a version
 that renames an attribute fails there first. Workers and the driver's short-lived Python processes import this module.
@@ -31,7 +31,7 @@ _OLDEST_PROTOBUF: tuple[tuple[Release, Release], ...] = (((4, 2), (6, 33, 5)), (
 
 @dataclass(frozen=True, slots=True)
 class SparkTraits:
-    """What one version of PySpark has.
+    """Features of one version of PySpark.
 
     `reads_limited_offsets`: the engine tells a Python source the last offset, so a source can stop after one round.
     `file_manager`: class that writes the files of a checkpoint. `oldest_protobuf`: PySpark's messages need it.
@@ -53,7 +53,7 @@ def parse_release(text: str) -> Release:
 
 
 def describe_version(release: Release) -> SparkTraits:
-    """Return what a release of PySpark has.
+    """Return the features of a release of PySpark.
 
     >>> describe_version((4, 1, 4)).reads_limited_offsets, describe_version((4, 2, 0)).reads_limited_offsets
     (False, True)

@@ -1,7 +1,7 @@
 """Buffers of the W-joins, kept between batches: lists, hash tables, and rows in order of time for the sweep.
 
-New rows enter the buffers as they arrive. Rows leave for good when no row at or after the horizon can match them. What
-a kernel expires on top of that, it expires for one batch: the next one may bring earlier rows.
+New rows enter the buffers as they arrive. Rows leave for good when no row at or after the horizon can match them. A
+kernel may expire further rows, but only for one batch: the next one may bring earlier rows.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class LiveHandle:
 
 
 class LiveEngine(Protocol):
-    """What keeps rows between batches: an engine of nested loops, or the buffers of a W-join."""
+    """Engine that keeps rows between batches: that of nested loops, or the buffers of a W-join."""
 
     version: int
     rows: LiveRows

@@ -1,8 +1,8 @@
 """The tactic "sorted-ranges": grouped runs whose rows are also sorted by value, for bands and inequalities.
 
-It searches like "runs". Where a step has ranges, a probe finds the places of its key and time bounds in the run first,
-and then both bounds of the value in the blocks of these places (`kernels.range_search`). Ranges of further values skip
-zones of a block. Steps without a range probe the run.
+It searches like "runs". Where a step has ranges, a probe first finds the places of its key and time bounds in the run.
+Then it searches both bounds of the value in the blocks of these places (`kernels.range_search`). Ranges of further
+values skip zones of a block. Steps without a range probe the run.
 
 Blocks are chosen by cost from a sample of probes. Small blocks cost a search each. Large blocks have candidates outside
 the time bounds.

@@ -5,8 +5,8 @@ NLW-join, HW-join and MW-join take one window for all pairs (form 1 of the paper
 largest window per stream. Both filter the matches afterwards. NLW-join and HW-join prune by the largest window per
 stream and filter as well. GCA also runs on these two: `gca-nlw` and `gca-hw`.
 
-In a path join, windows have a direction (DWINDOW). NLW-join and HW-join then go along the path, away from the new row,
-and each row chosen opens a period on one side of it only: `[TSb, TSb + W2]` for the stream that follows b.
+In a path join, windows have a direction (DWINDOW). NLW-join and HW-join then go along the path, away from the new row.
+Each chosen row opens a period on one side of it only: `[TSb, TSb + W2]` for the stream that follows b.
 
 A join on one common attribute alone is one call of its kernel. Equalities of some pairs only and other comparisons are
 tested inside the loops. The remaining predicates are tested between the loops (`StagedScans`), so that no product of
@@ -94,7 +94,7 @@ RIPPLE = WJoinKernel(ripple_join, ripple_scans, knows_windows=False)
 
 @dataclass(frozen=True, slots=True)
 class WJoinOptions:
-    """What a plan leaves to some of the algorithms: an index per stream, and rows between two clean-ups."""
+    """Options of a plan that only some algorithms have: an index per stream, and rows between two clean-ups."""
 
     indexes: tuple[Index, ...] = ()
     further: tuple[int, ...] = ()
