@@ -22,6 +22,9 @@ GENERATED := tests/properties tests/simulator tests/kernels/test_trees.py tests/
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Images of Python set this variable. Without bytecode on disk, each of the many Python processes of the demo, the tests
+# and Spark would compile pandas, Numba and PySpark again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-long test-oldest test-spark quick coverage faults lint types contract format kernels bench readme papers transcripts bless java chromium clean distclean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import settings
 
 # Measured CPU time differs between runs. Tests of rehearsals switch them on.
 os.environ.setdefault("WATERSMEET_REHEARSAL", "off")
+
+# Without bytecode on disk, each of the processes that the tests and Spark start would compile all packages again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # One seed per run and nothing written next to the code: a failure replays by running the test again.
 settings.register_profile("watersmeet", deadline=None, derandomize=True, database=None)
