@@ -14,6 +14,8 @@ from typing import Any
 from watersmeet.errors import InputError, listing
 from watersmeet_lab.bench import early_aggregation as early
 from watersmeet_lab.bench import regret_measurement
+from watersmeet_lab.bench.aggregation_comparison import compare_aggregation_with_duckdb
+from watersmeet_lab.bench.aggregation_workloads import AGGREGATION_WORKLOADS, AggregationWorkload
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
 from watersmeet_lab.bench.counting_cost import measure_counting_share
 from watersmeet_lab.bench.duckdb_comparison import compare_with_duckdb
@@ -178,6 +180,7 @@ def run_benchmarks(
     against_peers: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
         **{each: partial(_run_against_duckdb, workload, scale) for each, workload in DUCKDB_ONLY.items()},
         **{each: partial(_run_against_peers, workload, scale, excluded_peers) for each, workload in CATALOGUE.items()},
+        **{name: partial(_run_aggregation, each, scale) for name, each in AGGREGATION_WORKLOADS.items()},
         "aggregation-join": partial(_run_aggregation_join, scale),
     }
     known = (
@@ -226,6 +229,12 @@ def _run_against_peers(
     scaled = workload(scale)
     excluded = {**scaled.excluded_peers, **dict.fromkeys(excluded_peers, "excluded by --without in this run")}
     found = compare_with_peers(replace(scaled, excluded_peers=excluded))
+    yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
+
+
+def _run_aggregation(workload: AggregationWorkload, scale: float) -> Iterator[BenchmarkFinding]:
+    """Compare an aggregation over a join on the embedded engine with DuckDB."""
+    found = compare_aggregation_with_duckdb(workload, scale)
     yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
 
 

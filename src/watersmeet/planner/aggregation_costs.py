@@ -158,7 +158,8 @@ def _carried_columns(config: AggregateConfig, number: int) -> list[str]:
     """Return the columns that an early group of this input has to distinguish, other than the join keys."""
     source = config.inputs[number]
     exprs = [*config.carried[number].attributes, *(expr for _, expr in source.ranges)]
-    exprs += [extreme.arg for extreme in config.extremes if extreme.owner == number]
+    if any(each is not None for each in config.forget_after_us):  # no input computes MIN or MAX early then
+        exprs += [extreme.arg for extreme in config.extremes if extreme.owner == number]
     keys = {column for _, key in source.keys for column in columns_of(key)}
     columns: dict[Column, None] = dict.fromkeys(column for expr in exprs for column in columns_of(expr))
     return [column.name for column in columns if column not in keys]

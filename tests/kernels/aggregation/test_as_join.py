@@ -66,7 +66,7 @@ def _join_changes(
     described: Described, listed: Listed, room: int
 ) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:
     config = _config()
-    tables = JoinTables(config, build_layout(config))
+    tables = JoinTables(config, build_layout(config), [])
     of_pair = {frozenset(keys): number for number, keys in enumerate(config.join.classes.keys)}
     first = len(of_pair)
     compared = {number: column - first for number in (0, 2) for column, _ in config.inputs[number].ranges}
@@ -75,7 +75,8 @@ def _join_changes(
         tables.entries.key_codes[entry, of_pair[frozenset({1, 2})]] = m
         if entry % INPUTS in compared:
             tables.entries.condition_codes[entry, compared[entry % INPUTS]] = v
-    tables.reserve_directories(len(listed))
+    for number in range(INPUTS):
+        tables.find_nodes(number, np.arange(number, ENTRIES, INPUTS))
     changed, rows, amount = (np.array([change[place] for change in listed], np.int64) for place in range(3))
     ints = np.stack([rows, amount], axis=1)
     changes = EntryChanges(
@@ -86,6 +87,7 @@ def _join_changes(
         ints,
         ints[:, 1:].astype(np.float64),
         np.empty((rows.size, 0)),
+        np.empty((rows.size, 0), np.int64),
     )
     out = tables.allocate_results(room)
     found = []

@@ -16,7 +16,10 @@ def test_changes_of_an_entry_at_an_instant_become_one(listed: list[tuple[int, in
     listed.sort(key=lambda change: change[0])
     instant, entry, rows = (np.array([change[place] for change in listed], np.int64) for place in range(3))
     ints, floats = 10 * rows[:, None], np.stack([rows * 0.5, np.zeros(rows.size)], axis=1)
-    changes = EntryChanges(entry % 2, entry.copy(), rows.copy(), instant.copy(), ints, ints.astype(np.float64), floats)
+    extremes = np.empty((rows.size, 0), np.int64)
+    changes = EntryChanges(
+        entry % 2, entry.copy(), rows.copy(), instant.copy(), ints, ints.astype(np.float64), floats, extremes
+    )
     used = net_changes(changes, np.full(5, -1, np.int64))
     found = {(int(changes.instant[at]), int(changes.entry[at])): int(changes.rows[at]) for at in range(used)}
     assert found == net_changes_definition(listed)

@@ -25,12 +25,10 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(
     for group, value, count, more in events:
         signed = count if more else -min(count, held[group].get(value, 0))
         held[group][value] = held[group].get(value, 0) + signed
-        one = np.array([group]), np.zeros(1, np.int64), np.array([value]), np.ones(1, np.bool_), np.array([signed])
+        one = np.array([group]), np.zeros(1, np.int64), np.array([value]), np.array([signed])
         extremes.add_values(*one, nothing, nothing, 3)
         asked = np.array([group])
-        now, _ = extremes.add_values(
-            nothing, nothing, nothing, np.empty(0, np.bool_), nothing, np.zeros(1, np.int64), asked, 3
-        )
+        now, _ = extremes.add_values(nothing, nothing, nothing, nothing, np.zeros(1, np.int64), asked, 3)
         wanted = first_values_definition({-key if largest else key: n for key, n in held[group].items()})
         assert extremes.decode_values(now).to_pylist() == [wanted if wanted is None or not largest else -wanted]
 
@@ -38,8 +36,6 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(
 def test_a_group_queried_at_two_instants_has_its_first_value_as_the_one_before() -> None:
     extremes = Extremes(OrderCodes.for_type(pa.int64()), is_max=False)
     groups, instants, codes, weights = np.array([0, 0]), np.array([0, 1]), np.array([5, 3]), np.array([1, 1])
-    now, before = extremes.add_values(
-        groups, instants, codes, np.ones(2, np.bool_), weights, np.array([0, 1]), np.array([0, 0]), 1
-    )
+    now, before = extremes.add_values(groups, instants, codes, weights, np.array([0, 1]), np.array([0, 0]), 1)
     assert extremes.decode_values(now).to_pylist() == [5, 3]
     assert extremes.decode_values(before).to_pylist() == [None, 5]

@@ -21,7 +21,10 @@ NONE = -1
 
 
 class EntryChanges(NamedTuple):
-    """Changes of entries, by instant: rows added or removed, and the amounts added to the sums."""
+    """Changes of entries, by instant: rows added or removed, and the amounts added to the sums.
+
+    The extremes are those of the entry after the change: two columns per MIN or MAX, its code and whether there is one.
+    """
 
     input: Int64s
     entry: Int64s
@@ -30,6 +33,7 @@ class EntryChanges(NamedTuple):
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
     pairs: Float64s  # 2-D
+    extremes: Int64s  # 2-D
 
 
 class AggregationEntries(NamedTuple):
@@ -38,7 +42,7 @@ class AggregationEntries(NamedTuple):
     There is one key code per equality class: the columns that the query's equalities make equal.
 
     An integer sum is kept modulo 2⁶⁴ together with its approximation. Both together give the exact sum, however often
-    it wrapped. A sum of floats is a pair of doubles in adjacent columns.
+    it wrapped. A sum of floats is a pair of doubles in adjacent columns. Extremes are kept as in `EntryChanges`.
     """
 
     rows: Int64s
@@ -48,31 +52,39 @@ class AggregationEntries(NamedTuple):
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
     pairs: Float64s  # 2-D
+    extremes: Int64s  # 2-D
 
 
 class EntryDirectories(NamedTuple):
-    """Hash directories of entries.
+    """Directories of entries. Each finds the entries of one input that agree in some key classes.
 
-    Each finds the entries of one input that agree in some key classes. A node is one combination of keys.
+    Directories with the same key classes share a key space, which numbers the combinations of keys. Such a number is
+    called a node. An entry looks its nodes up once, when it is created. So a probe whose keys come from one entry
+    hashes nothing.
     """
 
-    classes: Int64s  # 2-D, [directory, place]: key class, padded with −1
+    classes: Int64s  # 2-D, [space, place]: key class, padded with −1
+    space_of: Int64s  # [directory]: key space
     input_directories: Int64s  # 2-D, [input, place]: directory, padded with −1
-    slots: Int64s  # 2-D: [directory, slot]; the number of slots is a power of two
-    node_codes: Int64s  # 3-D: [directory, node, place]
-    head: Int64s  # 2-D: [directory, node]
-    nodes: Int64s  # nodes in use
+    slots: Int64s  # 2-D: [space, slot]; the number of slots is a power of two
+    node_codes: Int64s  # 3-D: [space, node, place]
+    head: Int64s  # 2-D: [node, directory]; the heads of one node share a cache line
+    nodes: Int64s  # [space]: nodes in use
     following: Int64s  # 2-D: [directory, entry]
     preceding: Int64s  # 2-D
-    node_of: Int64s  # 2-D
+    node_of: Int64s  # 2-D: [space, entry]
 
 
 class AggregationSteps(NamedTuple):
-    """Probe steps for each origin: the input to probe, the directory to use, and the inputs that provide the keys."""
+    """Probe steps for each origin: the input to probe, the directory to use, and the inputs that provide the keys.
+
+    `single_provider` is the input that provides all keys, −1 if several do.
+    """
 
     target: Int64s  # 2-D: [origin, step]
     directory: Int64s  # 2-D
     providers: Int64s  # 3-D: [origin, step, place]
+    single_provider: Int64s  # 2-D
 
 
 class EntryConditions(NamedTuple):
@@ -98,18 +110,20 @@ class AggregationColumns(NamedTuple):
     approx_place: Int64s
     pair_owner: Int64s
     pair_place: Int64s
+    extreme_owner: Int64s  # by MIN or MAX
 
 
 class AggregationCursors(NamedTuple):
     """Where the loops are, so that the caller can empty a full output in the middle of them.
 
     `chosen` has the current entry by input, −1 if there is none yet. `cursor` has, by loop level, the entry from which
-    that loop continues.
+    that loop continues. `before` has the extremes that the changed entry had before the change.
     """
 
     chosen: Int64s
     cursor: Int64s
     position: Int64s
+    before: Int64s
 
 
 # Places of `position`: the next change, the level of its loops (−1: not started), and whether that level is about
@@ -118,13 +132,18 @@ NEXT, LEVEL, OPENING = 0, 1, 2
 
 
 class JoinedResults(NamedTuple):
-    """Room for results: the change each comes from, the entry of every input, and the amounts it adds."""
+    """Room for results: the change each comes from, the entry of every input, and the amounts it adds.
+
+    A MIN or MAX has four columns: a value that the result takes from its group and how often, and a value that it adds
+    and how often. Numbers of values are signed.
+    """
 
     change: Int64s
     entries: Int64s  # 2-D: [result, input]
     ints: Int64s  # 2-D
     approx: Float64s  # 2-D
     pairs: Float64s  # 2-D
+    extremes: Int64s  # 2-D
 
 
 class AggregationCounters(NamedTuple):
@@ -186,14 +205,16 @@ def _type(group: type[tuple[Any, ...]], *arrays: tuple[Any, int]) -> Any:
 
 _I, _F, _B = types.int64, types.float64, types.boolean
 
-CHANGES = _type(EntryChanges, *[(_I, 1)] * 4, (_I, 2), (_F, 2), (_F, 2))
-ENTRIES = _type(AggregationEntries, (_I, 1), (_I, 2), (_I, 2), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
-DIRECTORIES = _type(EntryDirectories, (_I, 2), (_I, 2), (_I, 2), (_I, 3), (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 2))
-STEPS = _type(AggregationSteps, (_I, 2), (_I, 2), (_I, 3))
+CHANGES = _type(EntryChanges, *[(_I, 1)] * 4, (_I, 2), (_F, 2), (_F, 2), (_I, 2))
+ENTRIES = _type(AggregationEntries, (_I, 1), (_I, 2), (_I, 2), (_I, 1), (_I, 2), (_F, 2), (_F, 2), (_I, 2))
+DIRECTORIES = _type(
+    EntryDirectories, (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 3), (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 2)
+)
+STEPS = _type(AggregationSteps, (_I, 2), (_I, 2), (_I, 3), (_I, 2))
 CONDITIONS = _type(EntryConditions, *[(_I, 1)] * 5, (_I, 2))
-COLUMNS = _type(AggregationColumns, *[(_I, 1)] * 6)
-CURSORS = _type(AggregationCursors, (_I, 1), (_I, 1), (_I, 1))
-JOINED_RESULTS = _type(JoinedResults, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2))
+COLUMNS = _type(AggregationColumns, *[(_I, 1)] * 7)
+CURSORS = _type(AggregationCursors, *[(_I, 1)] * 4)
+JOINED_RESULTS = _type(JoinedResults, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2), (_I, 2))
 EMITTED_GROUPS = _type(EmittedGroups, (_I, 1), (_I, 1), *[(_I, 2), (_F, 2), (_F, 2)] * 2)
 COUNTERS = _type(AggregationCounters, (_I, 2), (_I, 2))
 AGGREGATION_SET = _type(AggregationSet, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))

@@ -79,6 +79,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     """
     change_input, change_entry, change_rows = changes.input, changes.entry, changes.rows
     change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
+    change_extremes, extremes, out_extremes = changes.extremes, entries.extremes, out.extremes
     rows, key_codes, condition_codes, times = entries.rows, entries.key_codes, entries.condition_codes, entries.times
     sums, approx, pairs = entries.ints, entries.approx, entries.pairs
     classes, input_directories, slots, node_codes = (
@@ -87,13 +88,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
         directories.slots,
         directories.node_codes,
     )
-    head, nodes, following, preceding = (
-        directories.head,
-        directories.nodes,
-        directories.following,
-        directories.preceding,
-    )
-    node_of, targets, ways, providers = directories.node_of, steps.target, steps.directory, steps.providers
+    head, following, preceding = directories.head, directories.following, directories.preceding
+    node_of, space_of = directories.node_of, directories.space_of
+    targets, ways, providers, single_provider = steps.target, steps.directory, steps.providers, steps.single_provider
     op, left, left_column, right, right_column = (
         conditions.op,
         conditions.left,
@@ -104,8 +101,8 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     later_by = conditions.later_by
     int_owner, int_place = columns.int_owner, columns.int_place
     approx_owner, approx_place = columns.approx_owner, columns.approx_place
-    pair_owner, pair_place = columns.pair_owner, columns.pair_place
-    chosen, cursor, position = loops.chosen, loops.cursor, loops.position
+    pair_owner, pair_place, extreme_owner = columns.pair_owner, columns.pair_place, columns.extreme_owner
+    chosen, cursor, position, before_change = loops.chosen, loops.cursor, loops.position, loops.before
     probes, matched = work.probes, work.matched
     out_change, out_entries, out_ints, out_approx, out_pairs = out.change, out.entries, out.ints, out.approx, out.pairs
     inputs, room, found = targets.shape[0], out_change.size, 0
@@ -125,28 +122,14 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     directory = input_directories[origin, place]
                     if directory == NONE:
                         break
-                    link_entry(
-                        classes,
-                        slots,
-                        node_codes,
-                        head,
-                        nodes,
-                        following,
-                        preceding,
-                        node_of,
-                        key_codes,
-                        directory,
-                        entry,
-                        places,
-                        mask,
-                    )
+                    link_entry(head, following, preceding, node_of[space_of[directory], entry], directory, entry)
             if rows[entry] == 0:
                 if before != 0:
                     for place in range(input_directories.shape[1]):
                         directory = input_directories[origin, place]
                         if directory == NONE:
                             break
-                        unlink_entry(head, following, preceding, node_of, directory, entry)
+                        unlink_entry(head, following, preceding, node_of[space_of[directory], entry], directory, entry)
                 for column in range(sums.shape[1]):
                     sums[entry, column] = 0
                 for column in range(approx.shape[1]):
@@ -167,6 +150,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     )
                     pairs[entry, column] = high
                     pairs[entry, column + 1] = low
+            for column in range(extremes.shape[1]):
+                before_change[column] = extremes[entry, column]
+                extremes[entry, column] = change_extremes[at, column] if rows[entry] != 0 else 0
             if not joins:
                 position[NEXT] += 1
                 continue
@@ -217,25 +203,47 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                         high, low = scale_pair(pairs[chosen[owner], place], pairs[chosen[owner], place + 1], factor)
                     out_pairs[found, 2 * column] = high
                     out_pairs[found, 2 * column + 1] = low
+                for number in range(extreme_owner.size):
+                    owner, code, held = extreme_owner[number], 2 * number, 2 * number + 1
+                    taken, lost, added, gained = 0, 0, 0, 0
+                    if owner == origin:
+                        added = extremes[entry, code]
+                        if extremes[entry, held] == 1:
+                            gained = rows[entry] * others
+                        if before_change[held] == 1:
+                            taken, lost = before_change[code], (weight - rows[entry]) * others
+                            if gained != 0 and taken == added:
+                                gained, lost = gained + lost, 0
+                    elif owner != NONE and extremes[chosen[owner], held] == 1:
+                        added, gained = extremes[chosen[owner], code], weight * others
+                    out_extremes[found, 4 * number] = taken
+                    out_extremes[found, 4 * number + 1] = lost
+                    out_extremes[found, 4 * number + 2] = added
+                    out_extremes[found, 4 * number + 3] = gained
                 found += 1
                 level, opening = level - 1, False
                 continue
             target, directory = targets[origin, level], ways[origin, level]
             if opening:
-                candidate = find_first_entry(
-                    classes,
-                    slots,
-                    node_codes,
-                    head,
-                    key_codes,
-                    providers,
-                    chosen,
-                    origin,
-                    level,
-                    directory,
-                    places,
-                    mask,
-                )
+                provider, space = single_provider[origin, level], space_of[directory]
+                if provider != NONE:
+                    candidate = head[node_of[space, chosen[provider]], directory]
+                else:
+                    candidate = find_first_entry(
+                        classes,
+                        slots,
+                        node_codes,
+                        head,
+                        key_codes,
+                        providers,
+                        chosen,
+                        origin,
+                        level,
+                        directory,
+                        space,
+                        places,
+                        mask,
+                    )
                 probes[origin, target] += 1
             else:
                 candidate = following[directory, cursor[level]]
@@ -348,11 +356,13 @@ def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be 
 def net_changes(changes: EntryChanges, place_of: NDArray[np.int64]) -> int:
     """Add the changes of one entry at one instant together, in place; return how many remain.
 
-    Changes are sorted by instant. `place_of` has a place per entry. Values from earlier calls do no harm: a place
+    Changes are sorted by instant. The extremes are those of the first change: the caller knows those of an entry of
+    many rows. `place_of` has a place per entry. Values from earlier calls do no harm: a place
     counts only where the same entry is.
     """
     change_input, entry, rows = changes.input, changes.entry, changes.rows
     ints, approx, pairs, instant = changes.ints, changes.approx, changes.pairs, changes.instant
+    extremes = changes.extremes
     used = 0
     for at in range(entry.size):
         place = place_of[entry[at]]
@@ -377,6 +387,8 @@ def net_changes(changes: EntryChanges, place_of: NDArray[np.int64]) -> int:
             approx[used, column] = approx[at, column]
         for column in range(pairs.shape[1]):
             pairs[used, column] = pairs[at, column]
+        for column in range(extremes.shape[1]):
+            extremes[used, column] = extremes[at, column]
         used += 1
     return used
 

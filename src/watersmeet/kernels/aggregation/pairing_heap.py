@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.aggregation.arguments import HEAPS, NONE, Int64s, PairingHeaps
-from watersmeet.kernels.compile import IN_INT64, kernel, subroutine
+from watersmeet.kernels.compile import IN_INT64, OUT_BOOL, OUT_INT64, kernel, subroutine
 
 
 @kernel(IN_INT64, IN_INT64, IN_INT64, IN_INT64, IN_INT64, IN_INT64, HEAPS)
@@ -50,6 +50,32 @@ def first_values(
         answers[queries_done] = _find_first(heaps, queried_groups[queries_done])
         queries_done += 1
     return answers
+
+
+@kernel(IN_INT64, IN_INT64, OUT_INT64, OUT_BOOL, HEAPS)
+def find_improvements(
+    groups: NDArray[np.int64],
+    keys: NDArray[np.int64],
+    best: NDArray[np.int64],
+    is_known: NDArray[np.bool_],
+    heaps: PairingHeaps,
+) -> NDArray[np.bool_]:
+    """Return which values come before all earlier ones of their group, if no value is ever removed.
+
+    `best` has the smallest key of the groups that are known; a heap knows that of the others.
+    """
+    improves = np.zeros(groups.size, np.bool_)
+    for at in range(groups.size):
+        group = groups[at]
+        if not is_known[group]:
+            root = heaps.root[group]
+            improves[at] = root == NONE or keys[at] < heaps.key[root]
+            best[group] = keys[at] if improves[at] else heaps.key[root]
+            is_known[group] = True
+        elif keys[at] < best[group]:
+            best[group] = keys[at]
+            improves[at] = True
+    return improves
 
 
 def first_values_definition(multiplicities: dict[int, int]) -> int | None:

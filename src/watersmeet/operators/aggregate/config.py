@@ -51,6 +51,16 @@ class ExtremeArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtremeAggregate:
+    """One MIN or MAX: its number among the aggregates, the place of its argument, and the owner of that."""
+
+    number: int
+    argument: int
+    owner: int | None
+    largest: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedAttributes:
     """Attributes kept of an input's rows besides keys and measures.
 
@@ -102,6 +112,38 @@ class AggregateConfig:
     def emits_whole_results(self) -> bool:
         """Whether an evaluation emits all groups that are shown, and not only those that changed."""
         return self.emit is not EmitMode.CHANGES
+
+    @property
+    def never_subtracts(self) -> bool:
+        """Whether no evaluation takes a row out of a window. Without EVERY, evaluations are undone."""
+        return self.every_us is not None and all(
+            each.window is None
+            or (each.row_limit is None and each.window.longest_validity_us(self.every_us) == FOREVER_US)
+            for each in self.inputs
+        )
+
+    @property
+    def extreme_aggregates(self) -> tuple[ExtremeAggregate, ...]:
+        """Return MIN and MAX, in the order of their columns in the kernels."""
+        places = {extreme.arg: place for place, extreme in enumerate(self.extremes)}
+        return tuple(
+            ExtremeAggregate(
+                number, places[each.arg], self.extremes[places[each.arg]].owner, find_function(each).largest
+            )
+            for number, each in enumerate(self.group_outputs.aggregates)
+            if is_extreme(each) and each.arg is not None
+        )
+
+    @property
+    def early_extremes(self) -> frozenset[int]:
+        """Return the numbers of the MIN and MAX that inputs compute early (Rule 2 of Tran and Lee).
+
+        Then a group holds the extremes of entries and not those of rows. If results stay after their rows are
+        forgotten, the groups could not be computed again under another plan. Then the argument identifies the entry.
+        """
+        if any(each is not None for each in self.forget_after_us):
+            return frozenset()
+        return frozenset(each.number for each in self.extreme_aggregates if each.owner in self.early)
 
     @property
     def plan(self) -> Plan:
@@ -425,4 +467,5 @@ def _build_kernel_columns(config: AggregateConfig, in_row: list[ColumnOffsets]) 
         ):
             found[f"{sort}_owner"] += [owner] * count
             found[f"{sort}_place"] += list(range(first, first + count))
+    found["extreme_owner"] = [NONE if each.owner is None else each.owner for each in config.extreme_aggregates]
     return AggregationColumns(**{name: np.array(values, np.int64) for name, values in found.items()})

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.kernels.aggregation.arguments import NONE, PairingHeaps
-from watersmeet.kernels.aggregation.pairing_heap import first_values
+from watersmeet.kernels.aggregation.pairing_heap import find_improvements, first_values
 from watersmeet.operators.aggregate.codes import Interner, OrderCodes
 
 Int64s = NDArray[np.int64]
@@ -19,34 +19,52 @@ Bools = NDArray[np.bool_]
 
 @dataclass
 class Extremes:
-    """One MIN or MAX: the values of each group with their counts, the first of them, and the one shown last."""
+    """One MIN or MAX: the values of each group with their counts, the first of them, and the one shown last.
+
+    If values are never removed, only those are kept that were the first of their group when they came.
+    """
 
     coder: OrderCodes
     is_max: bool
+    never_subtracts: bool = False
     nodes: Interner = field(default_factory=lambda: Interner(2))
     heaps: PairingHeaps = field(default_factory=lambda: _empty_heaps(0))
     shown: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  # the node shown last, by group
     _ranked_nodes: int = 0
+    _best: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    _has_best: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
 
     def add_values(
         self,
         groups: Int64s,
         instants: Int64s,
         codes: Int64s,
-        present: Bools,
         weights: Int64s,
         shown_instants: Int64s,
         shown_groups: Int64s,
         capacity: int,
     ) -> tuple[Int64s, Int64s]:
         """Add values by instant; return the current nodes of the requested groups, and the nodes they showed before."""
-        nodes = np.full(groups.size, NONE, np.int64)
-        if present.any():
-            nodes[present] = self.nodes.intern(np.stack([groups[present], codes[present]], axis=1))
+        self._reserve(capacity)
+        if self.never_subtracts and self.coder.numbering is None:
+            groups, instants, codes, weights = self._select_improvements(groups, instants, codes, weights)
+        nodes = self.nodes.intern(np.stack([groups, codes], axis=1))
         self._reserve(capacity)
         now = first_values(groups, instants, nodes, weights, shown_instants, shown_groups, self.heaps)
         before = self._replace_shown(shown_groups, now)
         return now, before
+
+    def _select_improvements(
+        self, groups: Int64s, instants: Int64s, codes: Int64s, weights: Int64s
+    ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        added = np.flatnonzero(weights > 0)
+        known = self._best.size
+        if self.heaps.root.size > known:
+            self._best = _extend(self._best, self.heaps.root.size)
+            self._has_best = np.concatenate([self._has_best, np.zeros(self.heaps.root.size - known, np.bool_)])
+        keys = ~codes[added] if self.is_max else codes[added]
+        chosen = added[find_improvements(groups[added], keys, self._best, self._has_best, self.heaps)]
+        return groups[chosen], instants[chosen], codes[chosen], weights[chosen]
 
     def restore(self, words: Int64s, counts: Int64s, shown: Int64s) -> None:
         """Restore heaps that hold these (group, value) pairs with these counts."""
@@ -56,12 +74,27 @@ class Extremes:
         groups = np.ascontiguousarray(words[:, 0])
         first_values(groups, np.zeros(groups.size, np.int64), nodes, counts, nothing, nothing, self.heaps)
 
+    def find_codes(self, nodes: Int64s) -> tuple[Int64s, Bools]:
+        """Return the codes of nodes, and which of them exist."""
+        present = nodes != NONE
+        codes = np.zeros(nodes.size, np.int64)
+        codes[present] = self.nodes.words[nodes[present], 1]
+        return codes, present
+
     def decode_values(self, nodes: Int64s) -> pa.Array[Any]:
         """Return the values of nodes, null where there is none."""
-        missing = nodes == NONE
-        codes = np.zeros(nodes.size, np.int64)
-        codes[~missing] = self.nodes.words[nodes[~missing], 1]
-        return self.coder.decode(codes, missing)
+        codes, present = self.find_codes(nodes)
+        return self.coder.decode(codes, ~present)
+
+    def with_values(self, groups: Int64s, codes: Int64s, weights: Int64s) -> Extremes:
+        """Return other values of the same groups, which showed the same values last."""
+        other = Extremes(self.coder, self.is_max, self.never_subtracts)
+        at, nothing = np.zeros(groups.size, np.int64), np.empty(0, np.int64)
+        other.add_values(groups, at, codes, weights, nothing, nothing, self.shown.size)
+        showed = np.flatnonzero(self.shown != NONE)
+        other.shown[showed] = other.nodes.intern(self.nodes.words[self.shown[showed]])
+        other._reserve(self.shown.size)
+        return other
 
     def _replace_shown(self, shown_groups: Int64s, now: Int64s) -> Int64s:
         """Store the nodes shown now and return those shown before; a group that repeats showed its previous node."""

@@ -11,7 +11,7 @@ expressions over aggregates, overflow and the detection of changes apply to whol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,22 +29,11 @@ from watersmeet.operators.aggregate.config import (
     key_name,
 )
 from watersmeet.operators.aggregate.functions import is_extreme
-from watersmeet.operators.aggregate.result_set import AS_OF_US, SIGN, Contributions
+from watersmeet.operators.aggregate.result_set import AS_OF_US, SIGN, Contributions, select_values
 from watersmeet.operators.aggregate.state import AggregateState, compact_state, needs_compaction
 from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _PartialContributions(Contributions):
-    """Contributions whose values count by their sign: a part shows one MIN, however many rows it has."""
-
-    signs: Int64s
-
-    @property
-    def weights(self) -> Int64s:
-        return self.signs
 
 
 def build_merge_config(bound: BoundQuery, config: AggregateConfig) -> AggregateConfig:
@@ -110,15 +99,18 @@ def _decode_contributions(
     widths = state.layout.result_widths
     groups = state.result.number_groups([], read_partial_keys(rows, len(config.group_outputs.keys)), rows.num_rows)
     firsts = read_partial_extremes(rows, len(config.extremes))
-    return _PartialContributions(
+    signs = rows.column(SIGN).to_numpy().astype(np.int64)
+    return Contributions(
         groups,
         instants,
         ints=read_partial_sums(rows, "ints", 1 + widths.ints),
         approx=read_partial_sums(rows, "approx", widths.approx),
         pairs=read_partial_sums(rows, "pairs", 2 * widths.pairs),
-        codes=[coder.encode(values) for coder, values in zip(state.result.order_codes, firsts, strict=True)],
-        present=[np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_) for values in firsts],
-        signs=rows.column(SIGN).to_numpy().astype(np.int64),
+        # A part shows one MIN, however many rows it has.
+        values=[
+            select_values(groups, instants, coder.encode(values), values, signs)
+            for coder, values in zip(state.result.order_codes, firsts, strict=True)
+        ],
     )
 
 

@@ -28,7 +28,7 @@ from watersmeet.operators.aggregate.config import (
     key_name,
 )
 from watersmeet.operators.aggregate.extremes import Extremes
-from watersmeet.operators.aggregate.functions import GroupState, decode_totals, find_function, is_extreme
+from watersmeet.operators.aggregate.functions import GroupState, decode_totals, find_function
 from watersmeet.operators.aggregate.snapshots import SnapshotBuilder
 from watersmeet.operators.expressions import evaluate, is_true
 
@@ -44,21 +44,25 @@ SUM_COLUMNS = ("ints", "approx", "pairs", "emitted_ints", "emitted_approx", "emi
 
 
 @dataclass(frozen=True)
+class ExtremeValues:
+    """Values that groups get or lose by instant, for one MIN or MAX, and how often they count."""
+
+    groups: Int64s
+    instants: Int64s
+    codes: Int64s
+    weights: Int64s
+
+
+@dataclass(frozen=True)
 class Contributions:
-    """Signed results by instant: the numbers that each adds to its group's columns, and its value per extreme."""
+    """Signed results by instant: the numbers that each adds to its group's columns, and the values by MIN or MAX."""
 
     groups: Int64s
     instants: Int64s
     ints: Int64s
     approx: Float64s
     pairs: Float64s
-    codes: list[Int64s]
-    present: list[Bools]
-
-    @property
-    def weights(self) -> Int64s:
-        """Number of times that each value counts."""
-        return np.ascontiguousarray(self.ints[:, 0])
+    values: list[ExtremeValues]
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,16 @@ class GroupSums:
         )
 
 
+def select_values(
+    groups: Int64s, instants: Int64s, codes: Int64s, values: pa.Array[Any], weights: Int64s
+) -> ExtremeValues:
+    """Return the values that are not NULL, with their codes."""
+    if not values.null_count:
+        return ExtremeValues(groups, instants, codes, weights)
+    chosen = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    return ExtremeValues(groups[chosen], instants[chosen], codes[chosen], weights[chosen])
+
+
 class ResultSet:
     """Groups by number, their columns, their heaps, and their last shown state."""
 
@@ -92,16 +106,13 @@ class ResultSet:
         self.spanning_values = ValueColumns(tuple(each.type for each in self.spanning_codes))
         self.group_numbering = Interner(len(self.grouping_inputs) + 2 * len(self.spanning_codes))
         self.order_codes = [OrderCodes.for_type(extreme.type) for extreme in config.extremes]
-        args = {extreme.arg: place for place, extreme in enumerate(config.extremes)}
-        self.extreme_of_aggregate = {
-            place: args[each.arg]
-            for place, each in enumerate(config.group_outputs.aggregates)
-            if is_extreme(each) and each.arg
-        }
+        self.extreme_of_aggregate = {each.number: each.argument for each in config.extreme_aggregates}
         self.extremes = {
-            place: Extremes(self.order_codes[extreme], find_function(config.group_outputs.aggregates[place]).largest)
-            for place, extreme in self.extreme_of_aggregate.items()
+            each.number: Extremes(self.order_codes[each.argument], each.largest, config.never_subtracts)
+            for each in config.extreme_aggregates
         }
+        #: MIN and MAX of which the groups hold the extremes of early entries, and not those of rows.
+        self.early_extremes = config.early_extremes
         self.columns = _empty_columns(layout, 16)
         self.snapshots = SnapshotBuilder(config.result) if config.emits_whole_results else None
         self._output_buffer: EmittedGroups | None = None
@@ -135,17 +146,9 @@ class ResultSet:
             results, closing
         )
         now_nodes, then_nodes = [], []
-        for place, extremes in self.extremes.items():
-            arg = self.extreme_of_aggregate[place]
+        for extremes, each in zip(self.extremes.values(), results.values, strict=True):
             now, then = extremes.add_values(
-                results.groups,
-                results.instants,
-                results.codes[arg],
-                results.present[arg],
-                results.weights,
-                at,
-                groups,
-                self.columns.ints.shape[0],
+                each.groups, each.instants, each.codes, each.weights, at, groups, self.columns.ints.shape[0]
             )
             now_nodes.append(now)
             then_nodes.append(then)

@@ -25,6 +25,7 @@ from watersmeet.operators.aggregate.extremes import Extremes
 from watersmeet.operators.aggregate.input_window import TimeWindow, WindowSegment
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.state import AggregateState, InputState, empty_state, rebuild_tables
+from watersmeet.operators.aggregate.window_changes import recompute_extremes
 from watersmeet.operators.aggregate.window_rows import OUTSIDE, WindowRows
 from watersmeet.operators.protocol import SavedPart
 from watersmeet.operators.window_join.serialization import (
@@ -64,7 +65,11 @@ class AggregatePart:
 def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -> bytes:
     """Serialize the state. Valid at any point between two steps."""
     parts: list[bytes] = []
-    header: dict[str, Any] = {"evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
+    header: dict[str, Any] = {
+        "evaluated_us": state.evaluated_us,
+        "largest_us": state.largest_us,
+        "early_extremes": sorted(state.result.early_extremes),
+    }
     for each in state.classes:
         _write_codes(each, parts)
     header["sides"] = [_write_input(each, parts, saved) for each in state.inputs]
@@ -75,6 +80,13 @@ def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -
 
 def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     """Restore the state from `serialize_state`, for the same query and any plan of it."""
+    state = rebuild_tables(config, _read_state(config, blob))
+    recompute_extremes(config, state)
+    return state
+
+
+def _read_state(config: AggregateConfig, blob: bytes) -> AggregateState:
+    """Read a state without its tables."""
     header, parts = _read_blob(blob)
     if len(header["sides"]) != len(config.inputs):
         raise InputError("the saved state belongs to a different query")
@@ -86,7 +98,8 @@ def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     _read_result(state.result, parts)
     state.row_times_us = _read_arrays(next(parts), {"row_times_us": state.row_times_us})["row_times_us"]
     state.evaluated_us, state.largest_us = header["evaluated_us"], header["largest_us"]
-    return rebuild_tables(config, state)
+    state.result.early_extremes = frozenset(header.get("early_extremes", ()))  # older states hold those of rows
+    return state
 
 
 def _read_blob(blob: bytes) -> tuple[Mapping[str, Any], PartTables]:
@@ -117,7 +130,7 @@ def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> A
     rest, *panes = saved
     if rest.kind != REST_PART or any(each.kind != PANE_PART for each in panes):
         raise InternalError("the parts of an aggregation are in the wrong order")
-    state = deserialize_state(config, bytes(rest.blob))
+    state = _read_state(config, bytes(rest.blob))
     for number, input_state in enumerate(state.inputs):
         blobs = [each.blob for each in panes if each.input_number == number]
         if isinstance(input_state.window, TimeWindow):
@@ -125,7 +138,9 @@ def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> A
             input_state.window.restore_segments(
                 [_drop_expired_rows(config, number, each, state.evaluated_us) for each in saved_rows]
             )
-    return rebuild_tables(config, state)
+    rebuild_tables(config, state)
+    recompute_extremes(config, state)
+    return state
 
 
 def serialize_rows(rows: WindowRows) -> bytes:

@@ -98,7 +98,7 @@ def empty_state(config: AggregateConfig) -> AggregateState:
         counter = None if source.row_limit is None else RowCounter(source.row_limit)
         kind = TimeWindow if counter is None else CountedWindow
         inputs.append(InputState(kind(config, source.number, rows), own, counter=counter))
-    return AggregateState(layout, inputs, classes, result, JoinTables(config, layout))
+    return AggregateState(layout, inputs, classes, result, JoinTables(config, layout, result.order_codes))
 
 
 def load_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
@@ -114,7 +114,7 @@ def load_relation(config: AggregateConfig, state: AggregateState, number: int, t
 
 def rebuild_tables(config: AggregateConfig, state: AggregateState) -> AggregateState:
     """Rebuild the tables from the windows, for example under a new plan. The result is the same under every plan."""
-    state.tables = JoinTables(config, state.layout)
+    state.tables = JoinTables(config, state.layout, state.result.order_codes)
     for number, input_state in enumerate(state.inputs):
         input_state.window.load_entries(number, state.tables)
     return state
@@ -140,6 +140,7 @@ def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateSt
     fresh = empty_state(config)
     live = _find_live_groups(state.result)
     rows = [input_state.window.read_rows() for input_state in state.inputs]
+    fresh.result.early_extremes = state.result.early_extremes
     groups_of = _renumber_attributes(state, fresh, rows, live)
     _renumber_keys(state, fresh, rows)
     codes_of = _renumber_extremes(state, fresh, rows)

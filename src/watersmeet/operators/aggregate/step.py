@@ -34,7 +34,7 @@ from watersmeet.operators.aggregate.state import (
     needs_compaction,
     rebuild_tables,
 )
-from watersmeet.operators.aggregate.window_changes import apply_window_changes, find_window_changes
+from watersmeet.operators.aggregate.window_changes import apply_window_changes, find_window_changes, recompute_extremes
 from watersmeet.operators.aggregate.window_rows import find_evaluation_instants
 from watersmeet.operators.protocol import BatchCounters, BatchResults, Clock, InputBatch, SavedPart
 from watersmeet.operators.shed.sampling import build_drop_boxes, fixed_drop_rates_error
@@ -86,14 +86,11 @@ def step(
             *(int(input_batch.times.max()) for input_batch in kept.values() if len(input_batch)),
         ]
     )
-    state.result.start_snapshots()
     results: list[pa.RecordBatch] = []
     for slice_batches, before_us in _split_by_time(config, kept, future_us):
+        state.result.start_snapshots()
         results += _advance_to(config, state, slice_batches, before_us, tally)
-    if needs_compaction(state):
-        state = compact_state(config, state)
-    elif state.tables.needs_rebuild:
-        state = rebuild_tables(config, state)
+        state = _remove_garbage(config, state)
     counters = BatchCounters(
         arrived=tuple(len(input_batches[i]) if i in input_batches else 0 for i in range(len(state.inputs))),
         late=tuple(len(input_batches[i]) - len(kept[i]) if i in input_batches else 0 for i in range(len(state.inputs))),
@@ -101,6 +98,16 @@ def step(
         tally=tally,
     )
     return AggregateStepResult(results, state, counters)
+
+
+def _remove_garbage(config: AggregateConfig, state: AggregateState) -> AggregateState:
+    """Return the same state without numbers of rows and groups that have expired, if there are many."""
+    if needs_compaction(state):
+        return compact_state(config, state)
+    if state.tables.needs_rebuild(state.rows):
+        return rebuild_tables(config, state)
+    state.tables.remove_unused_nodes()
+    return state
 
 
 def _split_by_time(
@@ -339,4 +346,5 @@ class AggregateOperator:
         config = replace(config, join=drop_selections(config.join, self.selected), partial=self.config.partial)
         if (config.early, config.join.orders) != (self.config.early, self.config.join.orders):
             state = rebuild_tables(config, state)
+            recompute_extremes(config, state)
         return replace(self, config=config), state

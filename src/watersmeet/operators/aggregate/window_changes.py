@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.aggregation.arguments import AggregationCounters, EntryChanges, JoinedResults
-from watersmeet.kernels.aggregation.as_join import net_changes
-from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.config import AggregateConfig, ExtremeAggregate
 from watersmeet.operators.aggregate.functions import encode_measure, multiply_by_weights
 from watersmeet.operators.aggregate.input_window import WindowChanges
-from watersmeet.operators.aggregate.result_set import Contributions
+from watersmeet.operators.aggregate.result_set import Contributions, ExtremeValues, select_values
 from watersmeet.operators.aggregate.state import AggregateState
-from watersmeet.operators.aggregate.tables import build_changes
+from watersmeet.operators.aggregate.window_rows import OUTSIDE
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
@@ -30,11 +29,9 @@ RESULTS_PER_PIECE = 1 << 18
 
 def find_window_changes(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[WindowChanges]:
     """Find the rows that enter and leave each window at these instants."""
-    found = [
+    return [
         state.inputs[number].window.find_changes(number, state.tables, instants_us) for number in config.stream_inputs
     ]
-    state.tables.reserve_directories(max(each.entering_at.size for each in found))
-    return found
 
 
 def apply_window_changes(
@@ -50,10 +47,13 @@ def apply_window_changes(
 
     `closing` is the number of the instant that ends; −1 leaves the last instant open.
     """
-    changes = _collect_changes(config, state, window_changes)
+    tables = state.tables
+    parts = [tables.build_changes(each.number, -1, each.leaving, each.leaving_at) for each in window_changes]
+    parts += [tables.build_changes(each.number, 1, each.entering, each.entering_at) for each in window_changes]
+    changes = tables.order_changes(parts)
     shown: list[pa.RecordBatch] = []
-    out = state.tables.allocate_results(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
-    for found in state.tables.join(changes, AggregationCounters(tally.probes, tally.touched), out):
+    out = tables.allocate_results(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
+    for found in tables.join(changes, AggregationCounters(tally.probes, tally.touched), out):
         if found:
             results = _build_contributions(
                 config, state, changes.instant, JoinedResults._make(each[:found] for each in out)
@@ -67,36 +67,6 @@ def apply_window_changes(
     return shown
 
 
-def _collect_changes(
-    config: AggregateConfig, state: AggregateState, window_changes: list[WindowChanges]
-) -> EntryChanges:
-    """Return all changes by instant.
-
-    Within an instant, rows leave first. Early aggregation nets all changes of an entry into one.
-    """
-    parts = [build_changes(each.number, -1, each.leaving, each.leaving_at) for each in window_changes]
-    parts += [build_changes(each.number, 1, each.entering, each.entering_at) for each in window_changes]
-    if not parts:
-        return _empty_changes(state)
-    combined = EntryChanges._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.argsort(2 * combined.instant + (combined.rows > 0), kind="stable")
-    ordered = EntryChanges._make(column[order] for column in combined)
-    return _net_per_entry(ordered, state.tables.place_of) if config.early else ordered
-
-
-def _net_per_entry(changes: EntryChanges, place_of: Int64s) -> EntryChanges:
-    used = net_changes(changes, place_of)
-    kept = EntryChanges._make(column[:used] for column in changes)
-    matters = (kept.rows != 0) | np.any(kept.ints != 0, axis=1) | np.any(kept.pairs != 0, axis=1)
-    return kept if matters.all() else EntryChanges._make(column[matters] for column in kept)
-
-
-def _empty_changes(state: AggregateState) -> EntryChanges:
-    widths, nothing = state.layout.row_widths, np.empty(0, np.int64)
-    ints, approx = np.empty((0, widths.ints), np.int64), np.empty((0, widths.approx))
-    return EntryChanges(nothing, nothing, nothing, nothing, ints, approx, np.empty((0, 2 * widths.pairs)))
-
-
 def _build_contributions(
     config: AggregateConfig,
     state: AggregateState,
@@ -104,24 +74,12 @@ def _build_contributions(
     found: JoinedResults,
 ) -> Contributions:
     """Return results with their groups, without those that a residual predicate rejects."""
-    tables = state.tables
-    instants, entries, ints, approx, pairs = (
-        instant_of_change[found.change],
-        found.entries,
-        found.ints,
-        found.approx,
-        found.pairs,
-    )
+    instants = instant_of_change[found.change]
     if config.join.residuals:
-        keep = all_true(config.join.residuals, _result_columns(config, state, entries), instants.size)
+        keep = all_true(config.join.residuals, _result_columns(config, state, found.entries), instants.size)
         if not keep.all():
-            instants, entries, ints, approx, pairs = (
-                instants[keep],
-                entries[keep],
-                ints[keep],
-                approx[keep],
-                pairs[keep],
-            )
+            instants, found = instants[keep], JoinedResults._make(each[keep] for each in found)
+    entries, ints, approx, pairs = found.entries, found.ints, found.approx, found.pairs
     column = _result_columns(config, state, entries)
     size = instants.size
 
@@ -129,7 +87,7 @@ def _build_contributions(
         return evaluate(expr, column, size)
 
     groups = state.result.number_groups(
-        [state.inputs[i].attributes.groups(tables.carried[entries[:, i]]) for i in state.result.grouping_inputs],
+        [state.inputs[i].attributes.groups(state.tables.carried[entries[:, i]]) for i in state.result.grouping_inputs],
         [value(key) for key in config.spanning_keys],
         size,
     )
@@ -139,16 +97,66 @@ def _build_contributions(
             ints[:, 1 + at.ints : 1 + at.ints + measure.kind.ints] = numbers.ints
             approx[:, at.approx : at.approx + measure.kind.approx] = numbers.approx
             pairs[:, 2 * at.pairs : 2 * (at.pairs + measure.kind.pairs)] = numbers.floats
-    codes, present = [], []
-    for place, extreme in enumerate(config.extremes):
-        if extreme.owner is None:
-            values = value(extreme.arg)
-            codes.append(state.result.order_codes[place].encode(values))
-            present.append(np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_))
-        else:
-            codes.append(tables.extremes[entries[:, extreme.owner], place])
-            present.append(tables.has_extreme[entries[:, extreme.owner], place])
-    return Contributions(groups, instants, ints, approx, pairs, codes, present)
+    values = [
+        _find_owned_values(groups, instants, found.extremes[:, 4 * place : 4 * place + 4])
+        if each.owner is not None
+        else _find_values(state, each, value(config.extremes[each.argument].arg), groups, instants, ints[:, 0])
+        for place, each in enumerate(config.extreme_aggregates)
+    ]
+    return Contributions(groups, instants, ints, approx, pairs, values)
+
+
+def _find_owned_values(groups: Int64s, instants: Int64s, columns: Int64s) -> ExtremeValues:
+    """Return the values that results take from their groups and add to them (`JoinedResults`)."""
+    codes, weights = columns[:, ::2], columns[:, 1::2]
+    rows, sides = np.nonzero(weights)
+    return ExtremeValues(groups[rows], instants[rows], codes[rows, sides], weights[rows, sides])
+
+
+def _find_values(
+    state: AggregateState,
+    extreme: ExtremeAggregate,
+    values: pa.Array[Any],
+    groups: Int64s,
+    instants: Int64s,
+    weights: Int64s,
+) -> ExtremeValues:
+    """Return the values of an argument that reads several inputs."""
+    codes = state.result.order_codes[extreme.argument].encode(values)
+    return select_values(groups, instants, codes, values, np.ascontiguousarray(weights))
+
+
+def recompute_extremes(config: AggregateConfig, state: AggregateState) -> None:
+    """Compute the MIN and MAX of all groups again if they hold other values under this plan.
+
+    A group holds the extremes of rows, or those of early entries. All entries of one stream leave and enter again; what
+    they join are the values of the groups.
+    """
+    changed = state.result.early_extremes ^ config.early_extremes
+    if not changed:
+        return
+    tables, number = state.tables, config.stream_inputs[0]
+    rows = state.inputs[number].window.read_rows()
+    held = tables.copy_entries(number, np.unique(rows.entry[rows.entry != OUTSIDE]))
+    gone = EntryChanges(held.input, held.entry, -held.rows, *held[3:])
+    tables.apply(gone)
+    inputs = len(config.inputs)
+    uncounted = AggregationCounters(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
+    parts: list[list[ExtremeValues]] = [[] for _ in config.extreme_aggregates]
+    out = tables.allocate_results(RESULTS_PER_PIECE)
+    for found in tables.join(held, uncounted, out):
+        results = JoinedResults._make(each[:found] for each in out)
+        for place, values in enumerate(_build_contributions(config, state, held.instant, results).values):
+            parts[place].append(values)
+    for place, each in enumerate(config.extreme_aggregates):
+        if each.number in changed:
+            groups, codes, weights = (
+                np.concatenate([np.empty(0, np.int64), *(getattr(values, name) for values in parts[place])])
+                for name in ("groups", "codes", "weights")
+            )
+            extremes = state.result.extremes[each.number]
+            state.result.extremes[each.number] = extremes.with_values(groups, codes, weights)
+    state.result.early_extremes = config.early_extremes
 
 
 def _result_columns(
@@ -180,6 +188,5 @@ def _empty_contributions(config: AggregateConfig, state: AggregateState) -> Cont
         np.empty((0, 1 + widths.ints), np.int64),
         np.empty((0, widths.approx)),
         np.empty((0, 2 * widths.pairs)),
-        [none for _ in config.extremes],
-        [np.empty(0, np.bool_) for _ in config.extremes],
+        [ExtremeValues(none, none, none, none) for _ in config.extreme_aggregates],
     )
