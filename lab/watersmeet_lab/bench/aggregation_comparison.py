@@ -115,4 +115,4 @@ def _check_rows(workload: AggregationWorkload, ours: pa.Table, theirs: pa.Table)
 
 def _to_integers(rows: pa.Table, names: list[str]) -> pa.Table:
     """Return the columns as integers, with zero for NULL: an empty group has no sum, and a running sum of zero."""
-    return pa.table({name: pc.fill_null(rows[name].cast(pa.int64()).combine_chunks(), 0) for name in names})
+    return pa.table({name: rows[name].cast(pa.int64()).combine_chunks().fill_null(0) for name in names})
