@@ -31,7 +31,7 @@ class BatchMetrics:
 
     `ended_s` is the wall clock at the end of the batch and `took_s` its duration. `operators_s` are CPU seconds by
     operator, named as in the cost model (`ingest a`, `store a`, `probe a`, `emit`, and `batches` for the rest).
-    `newest_us` is the largest event time seen so far.
+    `newest_us` is the largest event time seen so far. `verdict` says whether the run keeps up, once that is known.
     """
 
     batch: int
@@ -47,6 +47,7 @@ class BatchMetrics:
     newest_us: int | None = None
     operators_s: Mapping[str, float] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
+    verdict: str | None = None
 
     @property
     def watermark_lag_s(self) -> float | None:
@@ -71,6 +72,7 @@ class BatchMetrics:
             "newest_us": self.newest_us,
             "watermark_lag_s": self.watermark_lag_s,
             "operators_s": dict(self.operators_s),
+            **({} if self.verdict is None else {"verdict": self.verdict}),
         }
 
 

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import watersmeet as wm
 from tests.planner.test_notebook import _render_html
 from tests.spark.queries import collect_rows, table_to_rows
+from watersmeet.runtime.live import read_report
 from watersmeet.runtime.spark import batch_metrics
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
@@ -266,3 +267,30 @@ def test_ended_queries_leave_no_threads(one_batch: dict[str, wm.Stream]) -> None
             running.spark_query.processAllAvailable()
         threads.append(threading.active_count())
     assert threads[-1] <= threads[1], threads
+
+
+def test_a_running_query_compares_its_forecast_with_its_batches(
+    streams: dict[str, wm.Stream], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    declared = {name: wm.stats(rate=0.001, distinct={"k": 5}) for name in streams}
+    with caplog.at_level("INFO", logger="watersmeet"):
+        running = wm.start(
+            QUERY, streams, checkpoint=tmp_path / "checkpoint", trigger="1 millisecond", stats=declared, **NOOP
+        )
+        while len(running.progress) < 3 and running.is_active:
+            running.await_termination(timeout=0.1)
+        running.stop()
+    about = running.explain()
+    assert about.live is not None
+    # No batch on Spark takes less than a millisecond.
+    assert not about.feasible
+    assert about.verdict == about.live.sentence
+    assert about.verdict.startswith("it does not keep up: the next batch takes")
+    assert about.to_dict()["live"]["verdict"] == running.progress[-1].verdict == "does not keep up"
+    figures = {each.name: each for each in about.live.comparisons}
+    assert (figures["rate of a"].first, figures["rate of a"].measured) == (0.001, 20_000.0)
+    assert "rate of a: 0.001 rows/s (declared), measured 20,000 rows/s" in str(about)
+    (event,) = [each for each in caplog.records if getattr(each, "event", "") == "verdict_changed"]
+    assert event.levelname == "WARNING"
+    assert event.fields["before"] == "not known yet"  # type: ignore[attr-defined] # set by log_event
+    assert read_report(tmp_path / "checkpoint") == about.live

@@ -226,6 +226,14 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     headroom: Headroom = 0.0,
     memory: Memory = None,
     objective: Objective = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Of a job that runs or ran with this checkpoint: its verdict, its first forecast, what its batches "
+            "measured and the forecast of the next batch.",
+        ),
+    ] = None,
 ) -> None:
     """Show the plan, its predicted cost and the plans that lost, without running the query."""
     from watersmeet.cli.arguments import declare_sources
@@ -233,6 +241,12 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per option
     from watersmeet.cli.terminal import make_console
 
     with exit_on_error():
+        if checkpoint is not None:
+            from watersmeet.runtime.live import read_report
+
+            report = read_report(checkpoint)
+            typer.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
+            return
         job = read_job_file(config) if config is not None else JobFile()
         text = _choose_query(query, job, config).text
         budget = parse_budget(processors, headroom, memory, objective)

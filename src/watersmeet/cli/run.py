@@ -37,9 +37,11 @@ from watersmeet.cli.terminal import (
 from watersmeet.errors import InputError, escape_controls
 from watersmeet.extras import DASHBOARD, require_extra
 from watersmeet.metrics import BatchMetrics
+from watersmeet.planner.live_report import LiveReport
 from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet.runtime.live import LiveWatch, forecast_run
 from watersmeet.sinks import SINK_FORMATS, PartFileSink, check_output_path, format_json_line, write_table
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
@@ -169,9 +171,47 @@ class DashboardSession:
             )
             self._live = self._open.enter_context(serve_during_run(content, self._job.ui_port, self._stop))
 
-    def observe(self, metrics: BatchMetrics) -> None:
+    def observe(self, metrics: BatchMetrics, report: LiveReport | None = None) -> None:
         if self._live is not None:
-            self._live.observe(metrics)
+            self._live.observe(metrics, report)
+
+
+@dataclass
+class BatchWatcher:
+    """Shows each batch of an incremental run, with the verdict that follows from it."""
+
+    job: RunOptions
+    reporter: RunReporter
+    dashboard: DashboardSession
+    watch: LiveWatch | None = None
+
+    def start(self, sources: Mapping[str, Stream | Relation]) -> None:
+        """Open the dashboard, and forecast the run from the files that are there before its first batch."""
+        self.dashboard.open(sources)
+        samples = {name: _with_planning_sample(each) for name, each in sources.items()}
+        planning, engine = self.job.planning, "spark" if self.job.on_spark else "embedded"
+        forecast = forecast_run(
+            lambda: wm.explain(
+                self.job.query,
+                samples,
+                plan=planning.plan,
+                stats=planning.stats,
+                budget=planning.budget,
+                engine=engine,
+            )
+        )
+        self.watch = LiveWatch(lambda: forecast, checkpoint=self.job.checkpoint)
+
+    def observe(self, metrics: BatchMetrics) -> None:
+        """Judge the run by one more batch, and show it."""
+        assert self.watch is not None, "a run starts before its first batch"
+        metrics = self.watch.observe(metrics)
+        _observe_batch(self.job, self.reporter, self.dashboard, metrics, self.watch.report)
+
+    def end(self) -> None:
+        """Keep the last report."""
+        if self.watch is not None:
+            self.watch.save()
 
 
 def _with_planning_sample(source: Stream | Relation) -> Stream | Relation:
@@ -281,10 +321,11 @@ def _run_incrementally_on_spark(
     if missing:
         _report_stop_before_first_file(reporter, missing)
         return
-    dashboard.open(job.sources)
+    watcher = BatchWatcher(job, reporter, dashboard)
+    watcher.start(job.sources)
     reporter.enter_phase(spark.watch_stages())
-    observe = partial(_observe_batch, job, reporter, dashboard)
-    rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).write_batch)
+    rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, watcher.observe, _ConsoleSink(job).write_batch)
+    watcher.end()
     reporter.close()
     reporter.say(f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'result row')}")
     _report_how_to_resume(job, reporter)
@@ -304,17 +345,16 @@ def _run_incrementally_embedded(
         stats=job.planning.stats,
     )
 
-    def open_dashboard(run: EmbeddedRun) -> None:
-        dashboard.open(run.sources)
+    watcher = BatchWatcher(job, reporter, dashboard)
+
+    def start_watching(run: EmbeddedRun) -> None:
+        watcher.start(run.sources)
         reporter.enter_phase("joining the first files")
 
     progress = run_incremental(
-        incremental,
-        stop,
-        partial(_observe_batch, job, reporter, dashboard),
-        open_dashboard,
-        partial(_report_missing_files, reporter),
+        incremental, stop, watcher.observe, start_watching, partial(_report_missing_files, reporter)
     )
+    watcher.end()
     reporter.close()
     if progress.run is None:
         _report_stop_before_first_file(reporter, progress.waiting_for)
@@ -397,9 +437,15 @@ def _report_how_to_resume(job: RunOptions, reporter: RunReporter) -> None:
 # --- output
 
 
-def _observe_batch(job: RunOptions, reporter: RunReporter, dashboard: DashboardSession, metrics: BatchMetrics) -> None:
+def _observe_batch(
+    job: RunOptions,
+    reporter: RunReporter,
+    dashboard: DashboardSession,
+    metrics: BatchMetrics,
+    report: LiveReport | None = None,
+) -> None:
     reporter.observe(metrics)
-    dashboard.observe(metrics)
+    dashboard.observe(metrics, report)
     if job.as_json and job.out not in (CONSOLE, MEMORY) and job.is_incremental:
         typer.echo(json.dumps(metrics.to_dict()))
 

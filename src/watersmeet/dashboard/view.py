@@ -18,6 +18,7 @@ from typing import Any
 from watersmeet.algebra.plan import Plan, describe_plan
 from watersmeet.metrics import BatchMetrics
 from watersmeet.planner.explain import Explanation, describe_profile
+from watersmeet.planner.live_report import LiveReport, Verdict
 from watersmeet.planner.probe_orders import describe_order
 from watersmeet.units import format_count, format_rate
 
@@ -214,12 +215,18 @@ class LiveRun:
     rows_out: int = 0
     late: int = 0
     shed: int = 0
+    report: LiveReport | None = None
     _plan: Plan | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def observe(self, metrics: BatchMetrics) -> None:
-        """Add the metrics of a batch, and log a plan change if its plan differs from that of the last batch."""
+    def observe(self, metrics: BatchMetrics, report: LiveReport | None = None) -> None:
+        """Add the metrics of a batch and the report on the run after it; log a change of the plan or of the verdict."""
         with self._lock:
+            if report is not None:
+                before = Verdict.UNKNOWN if self.report is None else self.report.verdict
+                if report.verdict is not before:
+                    self._note(metrics.batch, report.sentence)
+                self.report = report
             if self._plan is not None and metrics.plan != self._plan:
                 self._note(metrics.batch, _describe_plan_change(self._plan, metrics.plan))
             elif self._plan is None:
@@ -253,10 +260,22 @@ class LiveRun:
                 "totals": {"rows_in": self.rows_in, "rows_out": self.rows_out, "late": self.late, "shed": self.shed},
                 "figures": [each.to_dict() for each in latest],
                 "changes": list(self.changes),
+                "live": None if self.report is None else describe_report(self.report),
             }
 
     def _note(self, batch: int, text: str) -> None:
         self.changes.append({"at_s": time.time(), "batch": batch, "words": text})
+
+
+def describe_report(report: LiveReport) -> dict[str, Any]:
+    """Return what the page shows of a report: the verdict, a table, and the assumptions that failed."""
+    return {
+        "verdict": str(report.verdict),
+        "is_known": report.verdict is not Verdict.UNKNOWN,
+        "sentence": report.sentence,
+        "table": [each.cells() for each in report.comparisons],
+        "failed": [str(each) for each in report.failed],
+    }
 
 
 def _describe_plan_change(before: Plan, now: Plan) -> str:

@@ -26,6 +26,7 @@ from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.costing_context import CostingContext
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.filters import FilterStep, predict_filters
+from watersmeet.planner.live_report import LiveReport, Verdict
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import Remedies, find_join_remedies
@@ -123,6 +124,7 @@ class Explanation:
     shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
     rehearsal: Rehearsal | None = None  # None: nothing was rehearsed, the formulas predict
     micro_batch: SparkForecast | None = None  # on Spark: a steady micro-batch
+    live: LiveReport | None = None  # of a running query: what its batches measured, and its verdict
 
     @property
     def micro_batch_s(self) -> float | None:
@@ -159,12 +161,19 @@ class Explanation:
 
     @property
     def feasible(self) -> bool:
-        """Whether the chosen plan fits the budget."""
+        """Whether the chosen plan fits the budget; of a running query, whether it keeps up."""
+        if self.live is not None and self.live.verdict is not Verdict.UNKNOWN:
+            return self.live.verdict is not Verdict.DOES_NOT
         return self.budget.shortfall(self.chosen.cost) is None
 
     @property
     def verdict(self) -> str:
-        """Whether the query keeps up. After a rehearsal, that requires the upper end of the range to fit."""
+        """Whether the query keeps up. After a rehearsal, that requires the upper end of the range to fit.
+
+        The verdict on a running query follows its newest batches.
+        """
+        if self.live is not None and self.live.verdict is not Verdict.UNKNOWN:
+            return self.live.sentence
         shortfall = self.budget.shortfall(self.chosen.cost)
         if shortfall is not None:
             return f"it cannot keep up: {shortfall}"
@@ -213,6 +222,7 @@ class Explanation:
             "micro_batch": None if self.micro_batch is None else self.micro_batch.to_dict(),
             "micro_batch_s": self.micro_batch_s,
             "sustained_rows_per_s": self.sustained_rows_per_s,
+            "live": None if self.live is None else self.live.to_dict(),
             "batch_s": self.workload.arrivals.batch_s,
             "checks": [
                 {"predicate": str(text), "share": _estimate_dict(each.share), "cost_s": each.check_s(self.profile)}
@@ -238,7 +248,10 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
-        yield from (format_query(self.bound.query), "", f"plan {self.plan.algorithm}")
+        yield from (format_query(self.bound.query), "")
+        if self.live is not None:
+            yield from (*self.live.describe(), "")
+        yield f"plan {self.plan.algorithm}"
         yield from self.notes
         for operator in cost.operators:
             cores, rate = format_cores(operator.cpu_per_s), _format_operator_rate(operator.name, operator.rows_per_s)

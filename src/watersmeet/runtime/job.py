@@ -186,7 +186,11 @@ class Job:
             ui_name(describe_query(self.query)),
             plan=plan,
             explain_plan=lambda running: self._explain(
-                "spark", plan=running, reason="this plan runs now", buckets=buckets
+                "spark",
+                plan=running,
+                reason="this plan runs now",
+                buckets=buckets,
+                trigger_s=None if sink.interval_us is None else sink.interval_us / 1e6,
             ),
             controller=controller,
         )

@@ -47,6 +47,7 @@ from watersmeet.cli.demo.results import (
 from watersmeet.cli.terminal import render_rows
 from watersmeet.metrics import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
+from watersmeet.runtime.live import LiveWatch, forecast_run
 from watersmeet.units import (
     format_bytes,
     format_cores,
@@ -89,8 +90,9 @@ def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMB
     with _open_demo(screen, engine) as demo:
         query, streams = wm.sql(write_aircraft_query(demo.replay)), demo.replay.declare_streams()
         shown = build_dashboard("aircraft at three airports", query, streams, engine=engine.name)
+        watch = LiveWatch(lambda: forecast_run(lambda: shown.questions.base))
         with serve_during_run(shown, port) as live:
-            demo.observe = live.observe
+            demo.observe = lambda figures: live.observe(watch.observe(figures), watch.report)
             return _run_steps(demo)
 
 

@@ -15,9 +15,7 @@ async function start() {
   document.getElementById("title").textContent = about.title;
   document.getElementById("query").textContent = about.query;
   document.getElementById("plan-words").textContent = about.plan;
-  const verdict = document.getElementById("verdict");
-  verdict.textContent = about.feasible ? "keeps up" : "cannot keep up";
-  verdict.classList.add(about.feasible ? "good" : "bad");
+  judge(about.feasible ? "keeps up" : "cannot keep up", about.feasible ? "good" : "bad");
   document.getElementById("plan-notes").textContent = notes();
   drawPicture(about.cards, null);
   drawLosers(about);
@@ -56,6 +54,7 @@ function show(answer) {
   } else if (!latest()) {
     for (const plot of document.querySelectorAll(".plot:empty")) plot.append(element("p", "", "no batches yet"));
   }
+  showForecast(answer.live);
   document.getElementById("changes").replaceChildren(
     ...[...answer.changes].reverse().map((change) => {
       const line = element("li");
@@ -63,6 +62,27 @@ function show(answer) {
       return line;
     }),
   );
+}
+
+function judge(words, kind) {
+  const verdict = document.getElementById("verdict");
+  verdict.textContent = words;
+  verdict.className = `chip ${kind}`;
+}
+
+// The verdict on a run follows its newest batches. Until they allow one, the forecast from before the start stays.
+function showForecast(live) {
+  if (!live || !live.is_known) return;
+  judge(live.verdict, live.verdict === "keeps up" ? "good" : "bad");
+  document.getElementById("forecast").hidden = false;
+  document.getElementById("forecast-words").textContent = live.sentence;
+  const lines = [["", "first forecast", "measured", "next batch", ""], ...live.table].map((cells, number) => {
+    const line = element("tr");
+    line.append(...cells.map((words) => element(number ? "td" : "th", "", words)));
+    return line;
+  });
+  document.getElementById("forecast-figures").replaceChildren(...lines);
+  document.getElementById("forecast-failed").textContent = live.failed.map((words) => `Assumption that failed: ${words}.`).join(" ");
 }
 
 function status(words, kind) {

@@ -26,7 +26,9 @@ from watersmeet.metrics import Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.runtime.background import BackgroundThread
+from watersmeet.runtime.buckets.bucket_grid import to_local_path
 from watersmeet.runtime.buckets.plan_log import PlanLog
+from watersmeet.runtime.live import LiveWatch, forecast_run
 from watersmeet.runtime.spark.batch_metrics import ProgressEvents, build_ledger, parse_progress, to_batch_metrics
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.load_controller import LoadController
@@ -172,6 +174,9 @@ def start_query(
     `plan` is the plan of the query unless the log of the controller has another one for a batch.
     """
     record, log = QueryRecord(), None if controller is None else controller.log
+    place = None if sink.checkpoint is None else to_local_path(sink.checkpoint)
+    trigger_s = None if sink.interval_us is None else sink.interval_us / 1e6
+    watch = LiveWatch(lambda: forecast_run(lambda: explain_plan(plan)), trigger_s, place)
     with summarize_spark_errors():
         query = sink.start(rows, default_name)
 
@@ -180,27 +185,29 @@ def start_query(
 
     follower = BackgroundThread(
         "the thread that follows the query, which it stopped,",
-        lambda: _record_batches(query, rows.sparkSession, record, controller, plan_at),
+        lambda: _record_batches(query, rows.sparkSession, record, watch, controller, plan_at),
         lambda: _stop_query(query),
     ).start()
     decisions = [] if controller is None else controller.decisions
-    return RunningQuery(query, follower, record, decisions, plan_at, explain_plan)
+    return RunningQuery(query, follower, record, watch, decisions, plan_at, explain_plan)
 
 
 def _record_batches(
     query: StreamingQuery,
     spark: SparkSession,
     record: QueryRecord,
+    watch: LiveWatch,
     controller: LoadController | None,
     plan_at: Callable[[int], Plan],
 ) -> None:
     with ProgressEvents(query, spark) as progress:
         for batch in parse_progress(progress.reports()):
-            metrics = to_batch_metrics(batch, plan_at(batch.batch))
+            metrics = watch.observe(to_batch_metrics(batch, plan_at(batch.batch)))
             record.add(metrics)
             log_batch(metrics)
             if controller is not None:
                 controller.process_batch(batch)
+    watch.save()
     log_run_ended(record.rows_out, {name: asdict(entry) for name, entry in record.copy_ledger().items()})
 
 

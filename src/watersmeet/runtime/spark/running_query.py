@@ -16,6 +16,7 @@ from watersmeet.metrics import BatchMetrics, Ledger, render_ledger_html
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
+from watersmeet.runtime.live import LiveWatch
 from watersmeet.units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class RunningQuery:
         spark_query: StreamingQuery,
         follower: BackgroundThread,
         record: QueryRecord,
+        watch: LiveWatch,
         decisions: Sequence[SheddingDecision],
         plan_at: Callable[[int], Plan],
         explain_plan: Callable[[Plan], Explanation],
@@ -79,6 +81,7 @@ class RunningQuery:
         self._name = str(spark_query.name)
         self._follower = follower
         self._record = record
+        self._watch = watch
         self._decisions = decisions
         self._plan_at = plan_at
         self._explain_plan = explain_plan
@@ -158,8 +161,12 @@ class RunningQuery:
         self._follower.join()
 
     def explain(self) -> Explanation:
-        """Explain the plan that runs now, with the shed rates of the next batch."""
-        return self._explain_plan(self.plan)
+        """Explain the plan that runs now, with the shed rates of the next batch.
+
+        Once a batch has finished, `live` compares the forecast from before the start with what the batches measured and
+        with the forecast of the next batch. Verdict and `feasible` then follow the newest batches.
+        """
+        return replace(self._explain_plan(self.plan), live=self._watch.report)
 
     def __enter__(self) -> Self:
         return self
