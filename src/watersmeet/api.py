@@ -272,6 +272,7 @@ def start(  # noqa: PLR0913 - keyword-only options of a query
     operations: bool = False,
     keep_up: bool | SheddingPolicy = False,
     name: str | None = None,
+    max_batch: int | str | None = None,
     session: SparkSession | None = None,
     buckets: int | None = None,
 ) -> RunningQuery:
@@ -287,6 +288,9 @@ def start(  # noqa: PLR0913 - keyword-only options of a query
     With `keep_up` (True, or the policy to shed by), a load controller chooses shed rates after each batch, so that no
     batch takes longer than the trigger interval. `name` is the name of the query in Spark's UI. `plan`, `budget`,
     `shed`, `stats`, `session` and `buckets` have the same meaning as for `on_spark`.
+
+    `max_batch` limits the rows of a micro-batch that are read from followed directories: a number, or "auto" for the
+    rows that fit the trigger interval and the memory. So a backlog is processed in batches of bounded size.
     """
     described = job(query, streams, plan=plan, budget=budget, shed=shed, stats=stats, emit=emit, operations=operations)
     return described.start(
@@ -297,6 +301,7 @@ def start(  # noqa: PLR0913 - keyword-only options of a query
         trigger=trigger,
         keep_up=keep_up,
         name=name,
+        max_batch=max_batch,
         session=session,
         buckets=buckets,
     )

@@ -294,3 +294,25 @@ def test_a_running_query_compares_its_forecast_with_its_batches(
     assert event.levelname == "WARNING"
     assert event.fields["before"] == "not known yet"  # type: ignore[attr-defined] # set by log_event
     assert read_report(tmp_path / "checkpoint") == about.live
+
+
+def test_a_backlog_is_processed_in_batches_of_bounded_size(
+    spark: SparkSession, one_batch: dict[str, wm.Stream], tmp_path: Path
+) -> None:
+    running = wm.start(
+        QUERY,
+        one_batch,
+        to="backlog",
+        format="memory",
+        trigger="availableNow",
+        max_batch=100,
+        checkpoint=tmp_path / "c",
+    )
+    running.await_termination()
+    # Each stream has three files of 20 rows; 50 rows of each stream fit.
+    assert [dict(each.rows_in) for each in running.progress] == [{"a": 40, "b": 40}, {"a": 20, "b": 20}]
+    assert spark.table("backlog").count() == _start_embedded().collect().num_rows
+    # A batch takes at least one file, and a DataFrame is limited by its reader.
+    frame = spark.readStream.format("rate").load().selectExpr("value AS id", "value AS k", "timestamp AS ts")
+    with pytest.raises(wm.WatersmeetError, match=r"the rows of a batch of stream \"a\" are limited where"):
+        wm.start(QUERY, {**one_batch, "a": wm.stream(frame, time="ts")}, max_batch="auto", **NOOP)

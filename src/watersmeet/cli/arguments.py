@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError, abbreviate
 from watersmeet.files import find_similar_path, read_text_file
+from watersmeet.runtime.batch_limit import check_max_batch
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
+from watersmeet.sources.feeds import SparkFeed
 from watersmeet.sources.files import is_directory, refuse_missing
 from watersmeet.sources.times import ArrivalClock
 
@@ -125,6 +128,17 @@ def _parse_numbers(texts: Iterable[str], option: str) -> dict[str, float]:
     return found
 
 
+def parse_max_batch(text: str | None) -> int | str | None:
+    """Return the rows of a batch as a number, or "auto".
+
+    >>> parse_max_batch("50000"), parse_max_batch("auto"), parse_max_batch(None)
+    (50000, 'auto', None)
+    """
+    max_batch = int(text) if text is not None and text.isdecimal() and len(text) < 16 else text
+    check_max_batch(max_batch)
+    return max_batch
+
+
 class ReadMode(StrEnum):
     """How the files of a stream are read: all existing files, or each as it appears, in this process or by Spark."""
 
@@ -187,7 +201,15 @@ def _build_stream(name: str, settings: Mapping[str, Any], reading: ReadMode, spa
             f'only Spark can read stream "{name}", because its format is "{settings["format"]}"',
             hint="use `watersmeet run --engine spark`; for explain, declare its statistics with --stats",
         )
-    return wm.stream(spark(settings), **_stream_arguments(settings))
+    declared = wm.stream(spark(settings), **_stream_arguments(settings))
+    if settings["format"] == "kafka" and isinstance(declared.feed, SparkFeed):
+        declared.feed.read_limited = partial(_read_limited_kafka, spark, settings)
+    return declared
+
+
+def _read_limited_kafka(spark: SparkReader, settings: Mapping[str, Any], rows: int) -> Any:
+    """Read a Kafka stream with at most so many messages in a micro-batch. A limit of the user's own stays."""
+    return spark({**settings, "options": {"maxOffsetsPerTrigger": str(rows), **settings["options"]}})
 
 
 def parse_format_settings(name: str, text: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ query = "query.sql"            # a file next to this one; or sql = "SELECT ..."
 out = "joined"                 # a file, a directory, "console" or "memory"
 format = "parquet"
 follow = true
+max_batch = "auto"             # rows of a batch of a growing input: a number, or those that fit its time and memory
 shed = false                   # whether rows may be dropped if the query cannot keep up, or a section, see below
 checkpoint = "checkpoint"
 plan = "plan.json"             # pins a plan: a file of `explain --json`, or a section with the options of a plan
@@ -60,6 +61,7 @@ from watersmeet.api import Budget
 from watersmeet.errors import InputError, listing
 from watersmeet.files import read_text_file, read_toml_file
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
+from watersmeet.runtime.batch_limit import check_max_batch
 from watersmeet.stats.stream_stats import StreamStats, parse_stats, read_stats
 
 STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
@@ -70,7 +72,7 @@ FORMAT_SETTINGS = ("format", "options", "schema", "value")
 _TEXT_KEYS = ("query", "sql", "out", "format", "checkpoint", "engine")
 _BUDGET_KEYS = ("processors", "headroom", "memory", "objective")
 _SHED_KEYS = ("least", "weights")
-_KEYS = (*_TEXT_KEYS, "follow", "shed", "plan", "stats", "budget", "streams", "relations", "spark")
+_KEYS = (*_TEXT_KEYS, "follow", "max_batch", "shed", "plan", "stats", "budget", "streams", "relations", "spark")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class JobFile:
     checkpoint: str | None = None
     engine: str | None = None
     follow: bool = False
+    max_batch: int | str | None = None
     shed: bool | SheddingPolicy = False
     plan: Plan | None = None
     budget: Budget | None = None
@@ -102,6 +105,7 @@ def read_job_file(place: Path) -> JobFile:
             raise InputError(f"{place}: {key} must be text")
     if not isinstance(content.get("follow", False), bool):
         raise InputError(f"{place}: follow must be true or false")
+    check_max_batch(content.get("max_batch"))
     resolved: dict[str, str] = {
         key: str(place.parent / content[key]) for key in ("query", "checkpoint") if key in content
     }

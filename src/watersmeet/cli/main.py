@@ -132,6 +132,13 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Checkpoint directory. Rerun the same command to resume.")
     ] = None,
+    max_batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ROWS",
+            help="Rows of a batch of a growing input: a number, or those that fit its time and the memory.",
+        ),
+    ] = None,
     config: Config = None,
     plan: PlanFile = None,
     stats: StatsFile = None,
@@ -160,7 +167,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     objective: Objective = None,
 ) -> None:
     """Run a query over files, once or continuously, and print or write its rows."""
-    from watersmeet.cli.arguments import declare_sources
+    from watersmeet.cli.arguments import declare_sources, parse_max_batch
     from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
     from watersmeet.cli.reporter import open_reporter, write_events
     from watersmeet.cli.run import RunOptions, run_query
@@ -192,6 +199,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 limit=limit,
                 follow=follow or job.follow,
                 checkpoint=checkpoint or (Path(job.checkpoint) if job.checkpoint else None),
+                max_batch=parse_max_batch(max_batch) or job.max_batch,
                 planning=planning,
                 on_spark=on_spark,
                 spark=job.spark,

@@ -38,6 +38,7 @@ from watersmeet.errors import InputError, escape_controls
 from watersmeet.extras import DASHBOARD, require_extra
 from watersmeet.metrics import BatchMetrics
 from watersmeet.planner.live_report import LiveReport
+from watersmeet.runtime.batch_limit import choose_batch_limit, limit_batches
 from watersmeet.runtime.embedded.finite_input import read_input_streams, run_in_pieces
 from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun
@@ -68,6 +69,7 @@ class RunOptions:
     limit: int = 20
     follow: bool = False
     checkpoint: Path | None = None
+    max_batch: int | str | None = None
     planning: PlanningOptions = field(default_factory=PlanningOptions)
     on_spark: bool = False
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -87,6 +89,11 @@ class RunOptions:
             raise InputError(
                 "--follow needs a checkpoint on Spark, which keeps the state of the query there",
                 hint="name a directory: --checkpoint DIR",
+            )
+        if self.max_batch is not None and not self.is_incremental:
+            raise InputError(
+                "max_batch limits the batches of a growing input, and this run reads all its files at once",
+                hint="--checkpoint DIR processes them batch by batch",
             )
         unbounded = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_unbounded]
         if unbounded and not self.is_incremental:
@@ -321,6 +328,7 @@ def _run_incrementally_on_spark(
     if missing:
         _report_stop_before_first_file(reporter, missing)
         return
+    on_spark = replace(on_spark, sources=_limit_sources(job, job.sources))
     watcher = BatchWatcher(job, reporter, dashboard)
     watcher.start(job.sources)
     reporter.enter_phase(spark.watch_stages())
@@ -348,6 +356,7 @@ def _run_incrementally_embedded(
     watcher = BatchWatcher(job, reporter, dashboard)
 
     def start_watching(run: EmbeddedRun) -> None:
+        _limit_sources(job, job.sources)
         watcher.start(run.sources)
         reporter.enter_phase("joining the first files")
 
@@ -360,6 +369,16 @@ def _run_incrementally_embedded(
         _report_stop_before_first_file(reporter, progress.waiting_for)
     else:
         _report_end(job, reporter, progress.run, progress, stopped=stop.is_set())
+
+
+def _limit_sources(job: RunOptions, sources: Mapping[str, Stream | Relation]) -> Mapping[str, Stream | Relation]:
+    """Return the sources with the rows of a batch limited, if the caller asked for it."""
+    if job.max_batch is None:
+        return sources
+    planning, engine = job.planning, "spark" if job.on_spark else "embedded"
+    samples = {name: _with_planning_sample(each) for name, each in sources.items()}
+    about = wm.explain(job.query, samples, plan=planning.plan, stats=planning.stats, engine=engine)
+    return limit_batches(sources, choose_batch_limit(about, job.max_batch))
 
 
 def _report_missing_files(reporter: RunReporter, names: list[str]) -> None:

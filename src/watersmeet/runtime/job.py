@@ -24,6 +24,7 @@ from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.spark_forecast import DEFAULT_HEAP_BYTES, SparkMachine
+from watersmeet.runtime.batch_limit import check_max_batch, choose_batch_limit, limit_batches
 from watersmeet.runtime.embedded.adaptive import StartingPlan
 from watersmeet.runtime.embedded.run import ROUNDS, EmbeddedRun, start_bound_run
 from watersmeet.runtime.planning import SourcesOrStats, choose_spark_plan, explain_run
@@ -150,6 +151,7 @@ class Job:
         trigger: Duration | None = None,
         keep_up: bool | SheddingPolicy = False,
         name: str | None = None,
+        max_batch: int | str | None = None,
         session: SparkSession | None = None,
         buckets: int | None = None,
     ) -> RunningQuery:
@@ -166,6 +168,13 @@ class Job:
                 hint="declare a directory with wm.stream(path, time=..., follow=True) or a streaming Spark DataFrame, "
                 "or collect the rows with wm.collect or wm.on_spark",
             )
+        trigger_s = None if sink.interval_us is None else sink.interval_us / 1e6
+        if max_batch is not None:
+            check_max_batch(max_batch)
+            limit = choose_batch_limit(
+                self._explain("spark", buckets=buckets, trigger_s=trigger_s), max_batch, trigger_s
+            )
+            sources = limit_batches(sources, limit)
         plan = choose_spark_plan(self.bound, sources, self.choose_pinned_plan("spark"), self.stats)
         local = None if checkpoint is None else to_local_path(checkpoint)
         policy = keep_up if isinstance(keep_up, SheddingPolicy) else self._policy
@@ -190,7 +199,7 @@ class Job:
                 plan=running,
                 reason="this plan runs now",
                 buckets=buckets,
-                trigger_s=None if sink.interval_us is None else sink.interval_us / 1e6,
+                trigger_s=trigger_s,
             ),
             controller=controller,
         )

@@ -35,6 +35,7 @@ class FileSource:
     known_schema: pa.Schema | None = None
     seen: set[str] = field(default_factory=set)
     clock: ArrivalClock | None = None
+    bytes_per_batch: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -62,11 +63,31 @@ class FileSource:
         raise InternalError("a growing directory is read by file name")
 
     def list_new_files(self) -> list[str]:
-        """List the names of unread files, oldest first, at most as many as one batch reads."""
+        """List the names of unread files, oldest first, at most as many as one batch reads.
+
+        A batch takes at least one file, even if it has more than `bytes_per_batch`.
+        """
         if not is_directory(self.path):
             return [] if self.path.name in self.seen else [file.name for file in data_files(self.path)]
         fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
-        return [file.name for file in sorted(fresh, key=_modification_key)][:MAX_FILES_PER_BATCH]
+        ordered = sorted(fresh, key=_modification_key)[:MAX_FILES_PER_BATCH]
+        return [file.name for file in self._take_files(ordered)]
+
+    def measure_row_bytes(self) -> float | None:
+        """Return the bytes of a row in the first file, read or not; None if there is no file with rows."""
+        files = list_data_files(self.path)[:1] if is_directory(self.path) else data_files(self.path)
+        rows = read_files(files, self.time).num_rows if files else 0
+        return files[0].stat().st_size / rows if rows else None
+
+    def _take_files(self, files: list[Path]) -> Iterator[Path]:
+        """Yield the first file, and the next ones as long as all of them fit the bytes of a batch."""
+        taken_bytes = 0
+        for number, file in enumerate(files):
+            if self.bytes_per_batch is not None:
+                taken_bytes += describe_input_file(self.path, file.name).size_bytes
+                if number and taken_bytes > self.bytes_per_batch:
+                    return
+            yield file
 
     def read_new_files(self, files: Sequence[InputFile]) -> pa.Table:
         """Return the rows of these files and mark the files as read."""

@@ -6,6 +6,7 @@ Tables of other libraries are recognised without importing those libraries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -115,9 +116,13 @@ class TableFeed:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """Options of a followed directory: at most `files_per_batch` new files are read in one batch."""
+    """Options of a followed directory: how many new files, or bytes of new files, are read in one batch.
+
+    A batch takes at least one file, even if it has more bytes.
+    """
 
     files_per_batch: int | None = None
+    bytes_per_batch: int | None = None
 
     def __post_init__(self) -> None:
         if self.files_per_batch is not None and self.files_per_batch < 1:
@@ -170,6 +175,17 @@ class PathFeed:
                 hint="start the query when its first file has arrived",
             )
         return self._read(self.files[:1] if self.follow is not None else self.files)
+
+    def with_options(self, following: FollowOptions) -> PathFeed:
+        """Return the same followed directory with other options."""
+        feed = copy(self)
+        feed.follow = following
+        return feed
+
+    def measure_row_bytes(self) -> float | None:
+        """Return the bytes of a row in the first file; None if there is no file with rows."""
+        rows = self.peek().num_rows if self.is_ready else 0
+        return self.files[0].stat().st_size / rows if rows else None
 
     def batches(self) -> Iterator[pa.Table]:
         if self.follow is not None:
@@ -260,11 +276,13 @@ class BatchFeed:
 class SparkFeed:
     """Spark DataFrame. The Spark host uses the `frame` itself.
 
-    This process can only collect a frame that is not streaming.
+    This process can only collect a frame that is not streaming. `read_limited`, if there is one, reads the same stream
+    with at most so many rows in a micro-batch.
     """
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, read_limited: Callable[[int], DataFrame] | None = None) -> None:
         self.frame = frame
+        self.read_limited = read_limited
         self._schema: pa.Schema | None = None
 
     def __str__(self) -> str:

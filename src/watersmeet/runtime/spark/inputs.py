@@ -138,6 +138,8 @@ def _read_and_pack_files(spark: SparkSession, feed: PathFeed, packer: Packer) ->
         )
         if feed.follow.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", feed.follow.files_per_batch)
+        if feed.follow.bytes_per_batch is not None:
+            reader = reader.option("maxBytesPerTrigger", feed.follow.bytes_per_batch)
         paths = reader.load(str(feed.path))
         # A replayed batch gets the same time again.
         arrived_us = F.unix_micros(F.current_timestamp())
