@@ -10,6 +10,7 @@ Every event is a log record with a sentence for people and, for programs, a name
 | `plan_chosen` | INFO | the plan of a run is known |
 | `plan_considered` | DEBUG | the planner looked at a change of the streams and kept the plan |
 | `plan_changed` | INFO | a run continues with another plan |
+| `plan_gain_measured` | INFO | both plans of a change were run on the rows that came after it |
 | `verdict_changed` | WARNING, INFO | a running query no longer keeps up, or keeps up again |
 | `waiting_for_files` | INFO | a stream has no file yet, so its columns are unknown |
 | `batch_done` | DEBUG | a batch is joined and its rows are written |

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.embedded.adaptive import Decision
+from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
+from watersmeet.runtime import planning
+from watersmeet.runtime.embedded.adaptive import Decision, has_other_shares
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet_lab.workloads.rate_jump import JUMP_QUERY, RateJump
 
@@ -125,3 +127,51 @@ def test_drop_rates_start_and_end_with_the_overload() -> None:
 
 def shift_times(table: pa.Table, seconds: int) -> pa.Table:
     return table.set_column(0, "ts", pa.array(table["ts"].to_numpy() + seconds * 1_000_000))
+
+
+def _compare_plans(gain: float, error: float) -> bool:
+    """Return whether a run switches to a plan with this gain, if the two halves of its rows differ by this error."""
+    run = wm.run(JUMP_QUERY, JUMP.streams())
+    assert run.planner is not None
+    running = CostedPlan(run.planner.plan, PlanCost((OperatorCost("probe a", 1.0, 1.0),), 0.0, 0.0, 0.0))
+    best = CostedPlan(wm.plan("eager-nlj"), PlanCost((OperatorCost("probe a", 1.0 - gain, 1.0),), 0.0, 0.0, 0.0))
+    return run.planner._is_switch_worthwhile(running.cost, best, error)
+
+
+def test_plans_that_differ_by_less_than_the_error_of_the_estimates_never_alternate() -> None:
+    assert not _compare_plans(0.01, 0.0)
+    assert not _compare_plans(-0.01, 0.0)
+    assert _compare_plans(0.3, 0.1)
+    assert not _compare_plans(0.3, 0.25)
+
+
+def test_a_load_around_the_budget_does_not_change_the_shares_by_a_percent() -> None:
+    def shed(share: float) -> wm.Plan:
+        return wm.plan("runs", drop={"a": share})
+
+    assert not has_other_shares(shed(0.30), shed(0.31))
+    assert has_other_shares(shed(0.30), shed(0.35))
+    assert has_other_shares(shed(0.01), wm.plan("runs"))
+
+
+def test_bursts_do_not_make_plans_alternate() -> None:
+    """Rates that change by more than two every few batches are a reason to plan, but hardly ever to change the plan."""
+    run = wm.run(JUMP_QUERY, JUMP.streams())
+    for number in range(120):
+        rate = 400 if number % 6 < 3 else 1_000
+        burst = RateJump(rows_per_s=rate, batches=number + 1, at=10**6)
+        run.advance({name: burst._batch(name, number) for name in "abc"})
+    assert len(run.decisions) >= 10
+    assert len(list_plan_changes(run)) <= 2
+
+
+def test_a_change_reports_its_expected_and_its_measured_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "rehearses", True)
+    run = wm.run(JUMP_QUERY, JUMP.streams())
+    join_batches(run, JUMP)
+    (change,) = list_plan_changes(run)
+    assert change.expected_gain > change.gain_error + 0.1
+    assert change.measured_gain is not None
+    assert change.measured_gain > 0
+    assert "expected gain" in str(change)
+    assert change.to_dict()["measured_gain"] == change.measured_gain

@@ -84,6 +84,22 @@ class PlanningSample:
             return ArrivalPattern()
         return ArrivalPattern(span_s, span_s if self.is_complete else float("inf"), is_assumed=False)
 
+    def halves(self) -> tuple[PlanningSample, PlanningSample]:
+        """Return the sample with the first half, and with the second half, of the rows of every stream."""
+        first = {name: np.arange(times.size) < times.size // 2 for name, times in self.times.items()}
+        return self._keep(first), self._keep({name: ~each for name, each in first.items()})
+
+    def since(self, time_us: int) -> PlanningSample:
+        """Return the sample with the rows of this time and later ones."""
+        return self._keep({name: times >= time_us for name, times in self.times.items()})
+
+    def _keep(self, kept: Mapping[str, NDArray[np.bool_]]) -> PlanningSample:
+        """Return the sample with some rows of the streams. A relation, which has no times, stays whole."""
+        tables = {
+            name: table.filter(pa.array(kept[name])) if name in kept else table for name, table in self.tables.items()
+        }
+        return replace(self, tables=tables, times={name: times[kept[name]] for name, times in self.times.items()})
+
 
 #: Sample without rows: all statistics are assumed.
 EMPTY_SAMPLE = PlanningSample({}, {}, is_complete=False)
@@ -198,6 +214,14 @@ def _make_rehearsal(
         return known.found
 
     return rehearse
+
+
+def rehearse_plans(
+    bound: BoundQuery, sources: Mapping[str, Stream | Relation], sample: PlanningSample, plans: Iterable[Plan]
+) -> list[Rehearsal | None]:
+    """Rehearse each plan on the same rows; None where rehearsals are switched off or the rows do not suffice."""
+    rehearse = _make_rehearsal(bound, sources, sample)
+    return [None if rehearse is None else rehearse(plan) for plan in plans]
 
 
 def predict_shuffle(

@@ -2,8 +2,10 @@
 
 The plan is reviewed at a batch boundary once enough rows have arrived. A review compares the rate of every stream, and
 the work of the join per row, with their values at the last review that planned. It plans again only if a value has
-changed past a threshold and by more than chance explains. It switches only to a plan that is predicted to be clearly
-cheaper. Both rules keep a steady stream from switching back and forth.
+changed past a threshold and by more than chance explains. It switches only to a plan whose predicted gain is larger
+than the error of the estimates: the gain on each half of the recent rows shows how much it depends on them. Both rules
+keep a steady stream from switching back and forth. A decision reports the expected gain and, where plans are rehearsed,
+the gain that both plans show on the rows after the change.
 
 State is the base windows for every plan, so there is nothing to migrate. All decisions depend on the rows, never on a
 clock, so a replay decides the same.
@@ -38,9 +40,11 @@ from watersmeet.runtime.planning import (
     MAX_COUNTED_ROWS,
     MIN_PLANNING_ROWS,
     REPLAN_GROWTH_FACTOR,
+    PlanningSample,
     build_sample,
     explain_sample,
     read_planning_sample,
+    rehearse_plans,
 )
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.units import format_cores, format_count, format_rate
@@ -53,8 +57,13 @@ RATE_CHANGE_FACTOR = 2.0
 MIN_SIGMAS = 6.0
 #: A run switches to another plan if that is predicted to save at least this share of the running plan's CPU time.
 MIN_GAIN_SHARE = 0.1
-#: Shedding is reduced once the load falls below this share of the budget.
-RESTORE_LOAD = 0.8
+#: Rows after a change of plan on which its gain is measured.
+MEASURED_ROWS = 10_000
+#: Shedding is reduced once the load falls below this share of the budget, and begins or grows above `OVERLOAD`. In
+#: between, the estimates are not exact enough to tell one drop rate from another.
+RESTORE_LOAD, OVERLOAD = 0.8, 1.05
+#: Smaller changes of the kept share of a stream are not worth a change of plan.
+MIN_SHARE_CHANGE = 0.02
 
 Int64s = NDArray[np.int64]
 
@@ -70,7 +79,11 @@ class StartingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One re-optimization: its batch, its reason, the plan from then on, and the predicted CPU cores of both plans."""
+    """One re-optimization: its batch, its reason, the plan from then on, and the predicted CPU cores of both plans.
+
+    `gain_error` is the error of the expected gain, as a share of the CPU time like the gain itself. `measured_gain` is
+    the gain of a change on the rows that came after it, where both plans were rehearsed on them.
+    """
 
     batch: int
     reason: str
@@ -78,11 +91,21 @@ class Decision:
     changed: bool
     running_cpu_per_s: float
     best_cpu_per_s: float
+    gain_error: float = 0.0
+    measured_gain: float | None = field(default=None, compare=False)  # CPU time differs between replays
+
+    @property
+    def expected_gain(self) -> float:
+        """Share of the running plan's CPU time that the best plan is predicted to save."""
+        return _gain(self.running_cpu_per_s, self.best_cpu_per_s)
 
     def __str__(self) -> str:
         outcome = f"switches to {self.plan.algorithm}" if self.changed else "keeps its plan"
         costs = f"{format_cores(self.running_cpu_per_s)} now, {format_cores(self.best_cpu_per_s)} with the best plan"
-        return f"batch {self.batch}: {self.reason}; {costs}; {outcome}"
+        gain = f"expected gain {_format_gain(self.expected_gain)} ± {_format_gain(self.gain_error)}"
+        if self.measured_gain is not None:
+            gain += f", measured {_format_gain(self.measured_gain)}"
+        return f"batch {self.batch}: {self.reason}; {costs}; {gain}; {outcome}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as JSON values."""
@@ -93,6 +116,9 @@ class Decision:
             "changed": self.changed,
             "running_cpu_per_s": self.running_cpu_per_s,
             "best_cpu_per_s": self.best_cpu_per_s,
+            "expected_gain": self.expected_gain,
+            "gain_error": self.gain_error,
+            "measured_gain": self.measured_gain,
         }
 
 
@@ -149,6 +175,16 @@ class ArrivalTotals:
         return Signals(rates, self.work / self.joined if self.joined else 0.0, span_s, span_s / self.batches)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """A change of plan: the number of its decision, the plan before, and the time and the rows until then."""
+
+    decision: int
+    plan: Plan
+    clock_us: int
+    seen_rows: int
+
+
 @dataclass
 class AdaptivePlanner:
     """Re-optimizes a run that has no pinned plan.
@@ -169,6 +205,7 @@ class AdaptivePlanner:
     _totals: ArrivalTotals = field(default_factory=ArrivalTotals)
     _baseline: Signals | None = None
     _recent: dict[str, pa.Table] = field(default_factory=dict)
+    _change: PlanChange | None = None  # the last change, until its gain is measured
 
     def observe_batch(self, tables: Mapping[str, pa.Table], times: Mapping[str, Int64s]) -> Plan | None:
         """Count a batch; return the plan to switch to, or None."""
@@ -177,12 +214,17 @@ class AdaptivePlanner:
         signals = self._measure_signals(times)
         if signals is None or len(self.bound.sources) == 1:
             return None
+        self._measure_last_change()
         baseline = self._baseline or signals
         reason = self._find_reason(signals, baseline)
         if not reason:
             self._baseline = baseline if baseline.work_per_row else replace(baseline, work_per_row=signals.work_per_row)
             return None
         decision = self._make_decision(reason, signals)
+        if decision.changed:
+            is_comparable = not self.plan.sheds and not decision.plan.sheds
+            change = PlanChange(len(self.decisions), self.plan, self._clock_us or 0, self._seen_rows)
+            self._change = change if is_comparable else None
         self.decisions.append(decision)
         _log_decision(decision)
         self.planned_rows, self.plan = self._seen_rows, decision.plan
@@ -229,9 +271,13 @@ class AdaptivePlanner:
         return "; ".join(signals.describe_changes(baseline))
 
     def _make_decision(self, reason: str, signals: Signals) -> Decision:
-        explanation = self._explain_recent_rows(signals)
+        sample = self._sample_recent_rows()
+        explanation = self._explain_rows(sample, signals)
         running, best = self._cost_running_plan(explanation), self._pick_target_plan(explanation)
-        changed = best.plan != self.plan and self._is_switch_worthwhile(running.cost, best.cost)
+        error = 0.0
+        if best.plan != self.plan and _gain(running.cost.cpu_per_s, best.cost.cpu_per_s) >= MIN_GAIN_SHARE:
+            error = self._estimate_gain_error(sample, signals, best.plan)
+        changed = best.plan != self.plan and self._is_switch_worthwhile(running.cost, best, error)
         return Decision(
             self._batch,
             reason,
@@ -239,31 +285,60 @@ class AdaptivePlanner:
             changed,
             running.cost.cpu_per_s,
             best.cost.cpu_per_s,
+            error,
         )
 
+    def _estimate_gain_error(self, sample: PlanningSample, signals: Signals, best: Plan) -> float:
+        """Return half of the difference between the gains that the two halves of the recent rows predict."""
+        gains = []
+        for half in sample.halves():
+            explanation = self._explain_rows(half, signals)
+            running = self._cost_running_plan(explanation).cost.cpu_per_s
+            gains.append(_gain(running, self._cost_plan(explanation, best).cost.cpu_per_s))
+        return abs(gains[0] - gains[1]) / 2
+
+    def _measure_last_change(self) -> None:
+        """Measure the gain of the last change, once enough rows have arrived since then: run both plans on them."""
+        change = self._change
+        if change is None or self._seen_rows < change.seen_rows + MEASURED_ROWS:
+            return
+        self._change, decision = None, self.decisions[change.decision]
+        # The gain on these rows is asked for, so it does not matter that other rows follow.
+        sample = replace(self._sample_recent_rows().since(change.clock_us), is_complete=True)
+        before, after = rehearse_plans(self.bound, self.sources, sample, (change.plan, decision.plan))
+        if before is None or after is None:
+            return
+        measured = replace(decision, measured_gain=_gain(before.cpu_per_s, after.cpu_per_s))
+        self.decisions[change.decision] = measured
+        log_event(logging.INFO, "plan_gain_measured", str(measured), **measured.to_dict())
+
     def _cost_running_plan(self, explanation: Explanation) -> CostedPlan:
-        """Return the running plan with its current cost.
+        """Return the running plan with its current cost."""
+        return self._cost_plan(explanation, self.plan)
+
+    def _cost_plan(self, explanation: Explanation, plan: Plan) -> CostedPlan:
+        """Return a plan with its current cost.
 
         For an aggregation, every placement of early aggregation is costed anyway.
         """
         if self.bound.is_aggregation:
             return next(
-                each
-                for each in (explanation.chosen, *explanation.others)
-                if set(each.plan.early) == set(self.plan.early)
+                each for each in (explanation.chosen, *explanation.others) if set(each.plan.early) == set(plan.early)
             )
         context = CostingContext(explanation.config, explanation.workload, explanation.profile, self.budget)
-        return cost_with_shedding(self.bound, context, self.plan)
+        return cost_with_shedding(self.bound, context, plan)
 
-    def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
+    def _is_switch_worthwhile(self, running: PlanCost, best: CostedPlan, error: float) -> bool:
         """Return whether to switch plans.
 
-        The running plan no longer keeps up, sheds more than necessary, or is clearly slower than the best plan.
+        The running plan no longer keeps up, sheds more than necessary, or is slower than the best plan by more than the
+        error of the estimates.
         """
         load = self.budget.load(running)
-        if self.policy is not None and (load > 1 or (self.plan.sheds and load < RESTORE_LOAD)):
-            return True
-        return not self.plan.sheds and best.cpu_per_s < (1 - MIN_GAIN_SHARE) * running.cpu_per_s
+        if self.policy is not None and (load > OVERLOAD or (self.plan.sheds and load < RESTORE_LOAD)):
+            return has_other_shares(self.plan, best.plan)
+        gain = _gain(running.cpu_per_s, best.cost.cpu_per_s)
+        return not self.plan.sheds and gain >= MIN_GAIN_SHARE + error
 
     def _pick_target_plan(self, explanation: Explanation) -> CostedPlan:
         """Return the approximate plan if nothing keeps up and rows may be shed; else the cheapest plan.
@@ -278,11 +353,13 @@ class AdaptivePlanner:
         plan = allocate_plan(self.bound.query.aliases, explanation.plan, (whole, whole), self.plan.drop_seed)
         return CostedPlan(plan, explanation.chosen.cost)
 
-    def _explain_recent_rows(self, signals: Signals) -> Explanation:
+    def _sample_recent_rows(self) -> PlanningSample:
         relations = read_planning_sample(
             self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)}
         )
-        sample = build_sample({**relations.tables, **self._recent}, self.sources, is_complete=False)
+        return build_sample({**relations.tables, **self._recent}, self.sources, is_complete=False)
+
+    def _explain_rows(self, sample: PlanningSample, signals: Signals) -> Explanation:
         rates = {name: rate for name, rate in signals.rows_per_s.items() if rate > 0}
         return explain_sample(
             self.bound,
@@ -304,6 +381,37 @@ class AdaptivePlanner:
 def _log_decision(decision: Decision) -> None:
     level, event = (logging.INFO, "plan_changed") if decision.changed else (logging.DEBUG, "plan_considered")
     log_event(level, event, str(decision), **decision.to_dict())
+
+
+def has_other_shares(one: Plan, other: Plan) -> bool:
+    """Return whether two plans keep different shares of a stream, or one of them keeps all rows."""
+    pairs = [
+        (dict(getattr(one, knob)), dict(getattr(other, knob)), default)
+        for knob, default in (("drop", 0.0), ("probe", 1.0), ("window", 1.0))
+    ]
+    return one.sheds != other.sheds or any(
+        abs(mine.get(name, default) - theirs.get(name, default)) > MIN_SHARE_CHANGE
+        for mine, theirs, default in pairs
+        for name in {*mine, *theirs}
+    )
+
+
+def _gain(running: float, best: float) -> float:
+    """Return the share of the running plan's CPU time that the other plan saves.
+
+    >>> _gain(2.0, 0.5)
+    0.75
+    """
+    return 1 - best / running if running > 0 else 0.0
+
+
+def _format_gain(share: float) -> str:
+    """Format a gain, which may be negative.
+
+    >>> _format_gain(0.25), _format_gain(-0.1)
+    ('25.0 %', '-10.0 %')
+    """
+    return f"{100 * share:.1f} %"
 
 
 def _ratio(one: float, other: float) -> float:
