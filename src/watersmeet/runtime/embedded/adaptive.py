@@ -303,7 +303,7 @@ class AdaptivePlanner:
         if change is None or self._seen_rows < change.seen_rows + MEASURED_ROWS:
             return
         self._change, decision = None, self.decisions[change.decision]
-        # The gain on these rows is asked for, so it does not matter that other rows follow.
+        # Only the gain on these rows matters, not that other rows follow.
         sample = replace(self._sample_recent_rows().since(change.clock_us), is_complete=True)
         before, after = rehearse_plans(self.bound, self.sources, sample, (change.plan, decision.plan))
         if before is None or after is None:
