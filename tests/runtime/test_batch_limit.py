@@ -16,7 +16,7 @@ from watersmeet.runtime.batch_limit import HEADROOM, check_max_batch, choose_bat
 from watersmeet.sources.directories import FileSource
 
 QUERY = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
-FREE_BYTES = 1e12
+MEMORY_BYTES = 1e12
 
 
 def _explain(engine: str = "spark", row_bytes: int = 24) -> Explanation:
@@ -29,16 +29,16 @@ def _explain(engine: str = "spark", row_bytes: int = 24) -> Explanation:
 
 def test_the_rows_of_a_batch_fit_the_trigger_interval_with_headroom() -> None:
     about = _explain()
-    limit = choose_batch_limit(about, "auto", 10.0, FREE_BYTES)
+    limit = choose_batch_limit(about, "auto", 10.0, MEMORY_BYTES)
     assert about.sustained_rows_per_s is not None
     assert limit.rows == pytest.approx(about.sustained_rows_per_s * 10 * (1 - HEADROOM))
     assert limit.rows_by_stream == pytest.approx({"a": 0.75 * limit.rows, "b": 0.25 * limit.rows})
-    assert choose_batch_limit(about, "auto", 2.0, FREE_BYTES).rows < limit.rows / 4
+    assert choose_batch_limit(about, "auto", 2.0, MEMORY_BYTES).rows < limit.rows / 4
 
 
 def test_little_memory_and_wide_rows_make_batches_smaller() -> None:
-    plenty, little = (choose_batch_limit(_explain(), "auto", 10.0, each).rows for each in (FREE_BYTES, 1e8))
-    wide = choose_batch_limit(_explain(row_bytes=2_400), "auto", 10.0, 1e8).rows
+    plenty, little = (choose_batch_limit(_explain(), "auto", 10.0, each).rows for each in (MEMORY_BYTES, 2e8))
+    wide = choose_batch_limit(_explain(row_bytes=2_400), "auto", 10.0, 2e8).rows
     assert plenty > little > 10 * wide
 
 

@@ -8,10 +8,9 @@ always takes at least one file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-
-import psutil
 
 from watersmeet.errors import InputError
 from watersmeet.planner.explain import Explanation
@@ -25,8 +24,8 @@ AUTO = "auto"
 
 #: Share of the trigger interval that a batch leaves free.
 HEADROOM = 0.2
-#: Share of the memory available at the start that the rows of one batch may use in all processes.
-MEMORY_SHARE = 0.25
+#: Share of the machine's memory that the rows of one batch may use in all processes.
+MEMORY_SHARE = 0.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,14 @@ def _fit_rows(about: Explanation, trigger_s: float | None, memory_bytes: float |
         sustained = rate / about.chosen.cost.cpu_per_s if about.chosen.cost.cpu_per_s else float("inf")
     by_time = sustained * interval_s * (1 - HEADROOM)
     row_bytes = sum(each.rows_per_s.value * each.row_bytes.value for each in inputs) / rate if rate else 1.0
-    free_bytes = psutil.virtual_memory().available if memory_bytes is None else memory_bytes
-    by_memory = MEMORY_SHARE * free_bytes / (WORKER_BYTES_PER_BATCH_BYTE * max(row_bytes, 1.0))
+    machine_bytes = measure_machine_memory_bytes() if memory_bytes is None else memory_bytes
+    by_memory = MEMORY_SHARE * machine_bytes / (WORKER_BYTES_PER_BATCH_BYTE * max(row_bytes, 1.0))
     return max(1.0, min(by_time, by_memory))
+
+
+def measure_machine_memory_bytes() -> float:
+    """Return the memory of this machine."""
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def limit_batches(sources: Sources, limit: BatchLimit) -> dict[str, Stream | Relation]:
