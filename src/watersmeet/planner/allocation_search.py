@@ -37,7 +37,7 @@ _GRID_POINTS, _ROUNDS = 41, 3
 _BOX_FACTOR = 1.6
 #: Smallest share in a cost estimate, and the share below which a role is not used at all.
 _MIN_SHARE, _UNUSED_SHARE = 1e-6, 1e-4
-#: Relative gain in output that is none.
+#: Relative gain in output that counts as none.
 _LEAST_GAIN = 1e-3
 
 Floats = NDArray[np.float64]
@@ -105,7 +105,7 @@ class _AllocationSearch:
 
     def find(self) -> Approximation | None:
         """Return the plan with its best shares, or None if not even the least shares keep up."""
-        least, whole = self._least(), self._weighted_outputs()
+        least, outputs = self._find_least_shares(), self._weighted_outputs()
         low: Point = tuple(max(share, _MIN_SHARE) for share in least)  # type: ignore[assignment]  # four of four
         if self._load(low) > 1:
             return None
@@ -114,19 +114,19 @@ class _AllocationSearch:
         corners += [
             (_leave_out(low, probe), _leave_out((1.0, 1.0, 1.0, 1.0), probe)) for probe in (0, 1) if not sum(least)
         ]
-        found = [self._round(self._climb(*box, whole), least) for box in corners]
-        return self._approximate(max(found, key=lambda point: _output(point, whole)))
+        found = [self._round(self._climb(*box, outputs), least) for box in corners]
+        return self._approximate(max(found, key=lambda point: _output(point, outputs)))
 
-    def _climb(self, low: Point, high: Point, whole: tuple[float, float]) -> Point:
+    def _climb(self, low: Point, high: Point, outputs: tuple[float, float]) -> Point:
         """Search a box, then smaller boxes around the best point."""
         best, box = low, (low, high)
         for _ in range(_ROUNDS):
-            found = self._fit(self._search_box(*box, whole), low)
-            best = max(best, found, key=lambda point: _output(point, whole))
+            found = self._fit(self._search_box(*box, outputs), low)
+            best = max(best, found, key=lambda point: _output(point, outputs))
             box = _shrink_box(best, low, high)
         return best
 
-    def _least(self) -> Point:
+    def _find_least_shares(self) -> Point:
         rates, sources = self.costs.context.rates, self.costs.bound.sources
         a, b = (
             min(1.0, self.policy.least_rows_per_s.get(each.schema.name, 0.0) / rates[each.schema.name])
@@ -137,7 +137,7 @@ class _AllocationSearch:
         return a, b, a, b
 
     def _weighted_outputs(self) -> tuple[float, float]:
-        """Return the whole output of each direction, times the weight of the stream that probes."""
+        """Return the output of each direction if nothing is shed, times the weight of the stream that probes."""
         first, second = (
             rows * self.policy.weights.get(each.schema.name, 1.0)
             for rows, each in zip(self.costs.outputs_per_s(self.plan), self.costs.bound.sources, strict=True)
@@ -147,7 +147,7 @@ class _AllocationSearch:
     def _load(self, point: Point) -> float:
         return self.costs.context.budget.load(self.costs.cost(self.plan, to_shares(point)).cost)
 
-    def _search_box(self, low: Point, high: Point, whole: tuple[float, float]) -> Point:
+    def _search_box(self, low: Point, high: Point, outputs: tuple[float, float]) -> Point:
         """Return the best point of a box by costs that are interpolated between its corners."""
         budget = self.costs.context.budget
         cpu, memory = self._measure_corners(low, high)
@@ -160,7 +160,7 @@ class _AllocationSearch:
             np.maximum(_interpolate(corner, *parts) - base, 1e-15) / max(high[i] - low[i], 1e-15)
             for i, corner in ((0, cpu[1, 0]), (1, cpu[0, 1]))
         ]
-        gains = [whole[0] * stored_b, whole[1] * stored_a]
+        gains = [outputs[0] * stored_b, outputs[1] * stored_a]
         probes = _fill_probes(free, slopes, gains, low, high)
         output = gains[0] * probes[0] + gains[1] * probes[1]
         fits = free >= 0
@@ -251,8 +251,8 @@ def _position(values: Floats, low: float, high: float) -> Floats:
     return (values - low) / (high - low) if high > low else np.zeros_like(values)
 
 
-def _output(point: Point, whole: tuple[float, float]) -> float:
-    return whole[0] * point[0] * point[3] + whole[1] * point[1] * point[2]
+def _output(point: Point, outputs: tuple[float, float]) -> float:
+    return outputs[0] * point[0] * point[3] + outputs[1] * point[1] * point[2]
 
 
 def _leave_out(point: Point, probe: int) -> Point:
@@ -268,7 +268,7 @@ def _shrink_box(best: Point, low: Point, high: Point) -> tuple[Point, Point]:
 
 
 def _retreat(point: Point, back: Point, fits: Callable[[Point], bool]) -> Point:
-    """Return the point, or the one nearest to it on the way back that fits; the end of the way if none does."""
+    """Return the point that fits and is nearest to `point` on the line from there to `back`, or `back` if none fits."""
     if fits(point):
         return point
     inside, outside = 0.0, 1.0

@@ -19,7 +19,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -47,11 +47,11 @@ LIMIT_S = 0.2
 LIMIT_SHARE = 0.05
 #: Number of slices, if warm-ups leave room for them.
 SLICES = 20
-#: Fewest slices that say something about their differences.
+#: Fewest slices whose differences give a range.
 MIN_SLICES = 4
-#: Rows of the first, small slices, which show what a row costs.
+#: Rows of a pilot slice. The pilot measures the CPU time of a batch and of a row, before slices are chosen.
 PILOT_ROWS = 2_000
-#: Quantile of Student's distribution for a range of 95 %, by degrees of freedom.
+#: Quantile of Student's t distribution for a range of 95 %, by degrees of freedom.
 _STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 6: 2.45, 9: 2.26, 14: 2.14, 19: 2.09, 39: 2.02}
 #: Factor by which CPU time differs between two runs of the same work on a machine that is not idle.
 CPU_NOISE = 1.4
@@ -142,10 +142,7 @@ class Rehearsal:
     took_s: float
 
     def describe(self) -> str:
-        """Describe how much was rehearsed.
-
-        All rows are one slice.
-        """
+        """Describe how much was rehearsed."""
         took = format_duration(self.took_s)
         if self.share >= 1:
             return f"rehearsed on all rows, {took}"
@@ -153,18 +150,18 @@ class Rehearsal:
 
 
 def rehearse_plan(bound: BoundQuery, plan: Plan, rows: AvailableRows) -> Rehearsal | None:
-    """Rehearse a plan on the available rows; None if they cannot tell, or if the query fails on them."""
+    """Rehearse a plan on the available rows; None if they are too few, or if the query fails on them."""
     if rows.span_s <= 0 or any(source.schema.name not in rows.tables for source in bound.sources):
         return None
     try:
-        stage = _Stage(bound, plan, rows)
-        stage.warm_up()
-        return stage.rehearse()
+        run = _RehearsalRun(bound, plan, rows)
+        run.warm_up()
+        return run.rehearse()
     except WatersmeetError:
         return None  # the run reports the error
 
 
-class _Stage:
+class _RehearsalRun:
     """One rehearsal: the operator, its drop boxes, and the rows."""
 
     def __init__(self, bound: BoundQuery, plan: Plan, rows: AvailableRows) -> None:
@@ -173,7 +170,7 @@ class _Stage:
         self.boxes = build_samplers(bound, plan)
         self.evaluates_batches = bound.is_aggregation and bound.query.every_us is None
         self.started = time.perf_counter()
-        # A run holds its results, so its memory is fresh; fresh memory takes CPU time.
+        # A run keeps its results, so it allocates memory all the time. The first use of memory takes CPU time.
         self.results: list[pa.RecordBatch] = []
 
     def warm_up(self) -> None:
@@ -182,7 +179,7 @@ class _Stage:
         self.started = time.perf_counter()
 
     def rehearse(self) -> Rehearsal | None:
-        """Rehearse all rows if they fit the time limit, else slices; None if the rows cannot tell."""
+        """Rehearse all rows if they fit the time limit, else slices; None if the rows are too few."""
         total, is_complete = self.rows.rows, self.rows.is_complete
         if not is_complete and 2 * MIN_SLICES * sum(self._count_warm_up()) > total:
             return None  # more rows will arrive, and these do not fill the windows
@@ -213,17 +210,17 @@ class _Stage:
         return self._summarize(found, list(self._run_slices(1, long_rows)))
 
     def _rehearse_all(self) -> Rehearsal:
-        """Run all rows like the run itself. Repeat a short run, and take the CPU time in the middle."""
+        """Run all rows like the run itself. Repeat a short run, and take the median CPU time."""
         bounds = {name: (0, times.size) for name, times in self.rows.times.items()}
         found = [self._run(None, bounds, ends=True)]
         while len(found) < 3 and (time.perf_counter() - self.started) * (1 + 1 / len(found)) < LIMIT_S:
             found.append(self._run(None, bounds, ends=True))
-        best, span_s = sorted(found, key=lambda each: each.cpu_s)[len(found) // 2], self.rows.span_s
+        median, span_s = sorted(found, key=lambda each: each.cpu_s)[len(found) // 2], self.rows.span_s
         return self._build(
-            best.cpu_s,
-            best.operators_s,
-            best.results,
-            best,
+            median.cpu_s,
+            median.operators_s,
+            median.results,
+            median,
             (CPU_NOISE, EXACT, STATE_NOISE),
             share=1.0,
             slices=1,
@@ -284,7 +281,9 @@ class _Stage:
             STATE_ROWS: Range.around(state.state_rows, held),
             STATE_BYTES: Range.around(state.state_bytes, held),
         }
-        if not results and share < 1:  # no result in the slices: at most a few per slice size
+        if (
+            not results and share < 1
+        ):  # no result in the slices: with 95 % probability, less than three are expected there
             ranges[ROWS_OUT] = Range(0.0, 3 / share / span_s)
         took_s = time.perf_counter() - self.started
         plain = Forecast(MappingProxyType(ranges), MappingProxyType({}))
@@ -300,17 +299,7 @@ class _Stage:
             took_s,
         )
         forecast = Forecast(plain.ranges, MappingProxyType(dict.fromkeys(ranges, found.describe())))
-        return Rehearsal(
-            found.cpu_per_s,
-            found.operators,
-            found.rows_out_per_s,
-            found.state_rows,
-            found.state_bytes,
-            forecast,
-            share,
-            slices,
-            took_s,
-        )
+        return replace(found, forecast=forecast)
 
     def _fit_pilot(self, pilot: list[RehearsedSlice]) -> tuple[float, float]:
         """Return the CPU seconds per batch, measured on a single row per stream, and per row."""

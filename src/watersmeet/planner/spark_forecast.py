@@ -150,7 +150,7 @@ def forecast_micro_batch(
     streams = config.stream_inputs
     buckets = shuffle.buckets if shuffle is not None else machine.cores
     parallel = {"scan and pack": min(machine.cores, len(streams))}
-    in_buckets = max(1, min(machine.cores, buckets))
+    bucket_cores = max(1, min(machine.cores, buckets))
     seconds = {"scan and pack": 0.0, "shuffle": 0.0, "state": 0.0, "join": 0.0, "emit": 0.0}
     rows_in = sum(workload.inputs[i].rows_per_s.value for i in streams) * trigger_s
     rows = {"join": rows_in, "emit": cost.rows_out_per_s * trigger_s}
@@ -163,14 +163,14 @@ def forecast_micro_batch(
             rows[part] = operator.rows_per_s * trigger_s
     parts = [BatchPart("driver", profile.spark.driver_s, 0.0)]
     parts += [
-        BatchPart(name, spent / max(1, parallel.get(name, in_buckets)), rows.get(name, 0.0))
+        BatchPart(name, spent / max(1, parallel.get(name, bucket_cores)), rows.get(name, 0.0))
         for name, spent in seconds.items()
     ]
     copies = {} if shuffle is None else shuffle.copies
     batch_bytes = trigger_s * sum(
         workload.inputs[i].kept_per_s.value * copies.get(i, 1) * workload.inputs[i].row_bytes.value for i in streams
     )
-    state_bytes = cost.state_bytes / in_buckets
+    state_bytes = cost.state_bytes / bucket_cores
     return SparkForecast(
         trigger_s=trigger_s,
         cores=machine.cores,
@@ -180,5 +180,5 @@ def forecast_micro_batch(
         shuffled_rows=rows.get("shuffle", 0.0),
         driver_bytes=DRIVER_BASE_BYTES,
         jvm_bytes=machine.heap_bytes,
-        worker_bytes=WORKER_BASE_BYTES + WORKER_BYTES_PER_BATCH_BYTE * batch_bytes / in_buckets + state_bytes,
+        worker_bytes=WORKER_BASE_BYTES + WORKER_BYTES_PER_BATCH_BYTE * batch_bytes / bucket_cores + state_bytes,
     )

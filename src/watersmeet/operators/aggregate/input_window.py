@@ -116,7 +116,7 @@ class WindowSegment:
         return int(self.rows.ends[self.first]) if self.first < self.starts_us.size else None
 
     def find_entering(self, until_us: int) -> slice:
-        """Return the rows whose first instant has come by `until_us` and that have not been looked at."""
+        """Return the rows whose first instant is not after `until_us` and that have not entered before."""
         start_us = self.next_start_us
         if start_us is None or start_us > until_us:
             return slice(self.entered, self.entered)

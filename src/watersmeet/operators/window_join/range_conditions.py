@@ -1,7 +1,7 @@
 """Predicates between two inputs as ranges of one input's value.
 
-A range condition is `left op sign · right + offset`. Left and right are expressions over one input each. Comparisons of
-two inputs are conditions as they stand: `a.x < b.y + 5`. Other predicates are solved for a value: `a.x - b.y <= 5`,
+A range condition is `left op sign · right + offset`. Left and right are expressions over one input each. A comparison
+of two inputs is a condition as written: `a.x < b.y + 5`. Other predicates are solved for a value: `a.x - b.y <= 5`,
 `ABS(a.x - b.y) < 5`, `a.t - b.t BETWEEN ...`.
 
 A solved condition of integers, decimals or times is equivalent to its predicate while no sum can leave int64. A search
