@@ -175,7 +175,7 @@ class BucketHost:
         scenario = self.scenario
         self.log = None if scenario.query.sheds else PlanLog(self.folder / "plans")
         self.execution = build_execution_plan(
-            scenario.bound, scenario.sources, scenario.query.plans[0], BUCKETS, PARTITIONS, self.log
+            scenario.bound, scenario.known_sources, scenario.query.plans[0], BUCKETS, PARTITIONS, self.log
         )
         self.monkeypatch.setenv("SPARK_LOCAL_DIRS", str(self.folder))
 

@@ -85,6 +85,12 @@ QUERIES = (
         (wm.plan(drop={"a": 0.4}), wm.plan(drop={"b": 0.5})),
         sheds=True,
     ),
+    SimulatedQuery(
+        "SELECT a.id AS a, b.id AS b FROM a [RANGE 14 MILLISECONDS], b [RANGE 11 MILLISECONDS] "
+        "WHERE a.v BETWEEN b.v - 1 AND b.v + 1",
+        (wm.plan(), wm.plan("sorted-ranges")),
+        _SHED_RATES,
+    ),
 )
 
 
@@ -110,6 +116,12 @@ class Scenario:
     def sources(self) -> Sources:
         empty = _generate_rows(Random(0), 0).slice(0, 0)
         return {name: wm.stream([empty], time="ts", lateness=f"{LATENESS_US} microseconds") for name in self.streams}
+
+    @cached_property
+    def known_sources(self) -> Sources:
+        """Sources whose rows are known at the start, from which boundaries between ranges of values are chosen."""
+        rows = self.join_arrivals(range(ARRIVALS))
+        return {name: wm.stream([rows[name]], time="ts", lateness=f"{LATENESS_US} microseconds") for name in rows}
 
     @cached_property
     def bound(self) -> BoundQuery:

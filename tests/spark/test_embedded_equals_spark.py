@@ -65,7 +65,9 @@ def list_features(seed: int) -> Iterator[str]:
     axes = build_execution_plan(bind_query(case.text, sources), sources, None, buckets=6, partitions=2).bucket.grid.axes
     if any(axis.split is not None for axis in axes):
         yield "theta"
-    if len(axes) > 1 and not any(axis.split is not None for axis in axes):
+    if any(axis.ranges is not None for axis in axes):
+        yield "ranges of values"
+    if len(axes) > 1 and all(axis.key_class is not None for axis in axes):
         yield "several attributes"
     run = wm.run(case.text, sources)
     run.collect()

@@ -52,6 +52,16 @@ def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spa
     assert found == table_to_rows(wm.collect(QUERY, sources))
 
 
+def test_a_band_is_partitioned_by_ranges_of_its_value(spark: SparkSession) -> None:
+    band = QUERY.replace("big.x < small.x - 990", "ABS(big.x - small.x) <= 2")
+    sources = {name: wm.stream(rows(20_000, seed), time="ts") for seed, name in enumerate(("big", "small"))}
+    observation = Observation()
+    found = collect_rows(on_spark(band, sources, session=spark, buckets=BUCKETS, observation=observation))
+    shuffled = sum(value for text, value in observation.get.items() if json.loads(text)[0] == "shuffled")
+    assert 40_000 < shuffled < 1.05 * 40_000
+    assert found == table_to_rows(wm.collect(band, sources))
+
+
 def test_a_restart_with_other_rates_keeps_the_grid_of_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     tables: dict[str, list[pa.Table]] = {"big": [], "small": []}
 

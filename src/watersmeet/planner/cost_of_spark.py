@@ -21,15 +21,16 @@ _MEASURED_ROW_BYTES, _SHARE_BY_BYTES = 28.0, 0.89
 
 @dataclass(frozen=True, slots=True)
 class ShuffledInput:
-    """Rows of one input, and the number of buckets that each row is sent to."""
+    """Rows of one input, and the mean number of buckets that a row is sent to."""
 
     alias: str
     number: int
     rows: float
-    copies: int
+    copies: float
 
     def __str__(self) -> str:
-        return f"{self.alias} {'once' if self.copies == 1 else f'{self.copies} times'}"
+        times = f"{self.copies:.2f}".rstrip("0").rstrip(".")
+        return f"{self.alias} {'once' if self.copies == 1 else f'{times} times'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ class Shuffle:
         return sum(each.rows * each.copies for each in self.inputs)
 
     @property
-    def copies(self) -> dict[int, int]:
-        """Copies of each row, by input number."""
+    def copies(self) -> dict[int, float]:
+        """Mean copies of a row, by input number."""
         return {each.number: each.copies for each in self.inputs}
 
     def __str__(self) -> str:

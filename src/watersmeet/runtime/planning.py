@@ -36,7 +36,7 @@ from watersmeet.planner.rehearsal import AvailableRows, Rehearsal, rehearse_plan
 from watersmeet.planner.samples import InputSample, Samples, draw_sample
 from watersmeet.planner.spark_forecast import DEFAULT_TRIGGER_S, SparkMachine, forecast_micro_batch
 from watersmeet.planner.workload import ArrivalPattern, estimate_workload
-from watersmeet.runtime.buckets.bucket_grid import choose_grid, estimate_shuffle, find_grouping
+from watersmeet.runtime.buckets.bucket_grid import SampledRows, choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
@@ -239,7 +239,8 @@ def predict_shuffle(
     config = build_join_config(bound, Plan()) if grouped is None else grouped.join
     grouping = None if grouped is None else find_grouping(grouped)
     volumes = estimate_input_volumes(bound, config, sources, sample, declared_stats)
-    grid = choose_grid(config, buckets, volumes.rows, grouping)
+    rows = SampledRows(sample.tables, is_complete=sample.is_complete) if sample.tables else None
+    grid = choose_grid(config, buckets, volumes.rows, grouping, rows)
     return estimate_shuffle(config, grid, volumes.rows, is_total=volumes.is_total, grouping=grouping)
 
 

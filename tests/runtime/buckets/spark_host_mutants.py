@@ -114,8 +114,8 @@ def _wrap_offsets(narrow: Original) -> Original:
 
 def _drop_last_rows(by_cell: Original) -> Original:
     def drop_last_row_per_cell(self: Any, grid: bucket_grid.BucketGrid) -> Any:
-        for cell, rows in by_cell(self, grid):
-            yield cell, rows.slice(0, max(1, rows.num_rows - 1))
+        for kind, cell, rows in by_cell(self, grid):
+            yield kind, cell, rows.slice(0, max(1, rows.num_rows - 1))
 
     return drop_last_row_per_cell
 

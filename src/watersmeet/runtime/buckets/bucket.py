@@ -9,7 +9,7 @@ where a bucket runs, so a replay decides the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from watersmeet.operators.window_join.work_counters import ALL_INPUTS
 from watersmeet.runtime.buckets.bucket_grid import BucketGrid, Int64s
 from watersmeet.runtime.buckets.packets import (
     CLOCK,
+    ROW_COPIES,
     ROWS,
     SHED,
     UNSELECTED,
@@ -119,14 +120,18 @@ class _UnpackedBatch:
     bucket: Bucket
     cell: int
     tables: dict[int, list[pa.Table]] = field(default_factory=dict)
+    copies: dict[int, list[pa.Table]] = field(default_factory=dict)  # those of `tables` that count elsewhere
     only_times: dict[tuple[int, int], list[Int64s]] = field(default_factory=dict)
     seen_us: dict[str, tuple[int, int]] = field(default_factory=dict)
     arrived: dict[int, int] = field(default_factory=dict)
     pack_us: int = 0
 
     def add(self, packet: Packet) -> None:
-        if packet.kind == ROWS:
-            self.tables.setdefault(packet.source, []).append(decode_table(packet.blob))
+        if packet.kind in (ROWS, ROW_COPIES):
+            table = decode_table(packet.blob)
+            self.tables.setdefault(packet.source, []).append(table)
+            if packet.kind == ROW_COPIES:
+                self.copies.setdefault(packet.source, []).append(table)
         elif packet.kind == CLOCK:
             self._add_clock(packet)
         else:
@@ -144,14 +149,12 @@ class _UnpackedBatch:
             self.pack_us += packet.spent_us
 
     def input_batches(self) -> dict[int, InputBatch]:
-        return dict(self._build_input_batches())
+        return {i: self._build_input_batch(i, self.tables.get(i)) for i in self.bucket.packed_schemas}
 
-    def _build_input_batches(self) -> Iterator[tuple[int, InputBatch]]:
-        for i, schema in self.bucket.packed_schemas.items():
-            source = self.bucket.config.inputs[i]
-            tables = self.tables.get(i)
-            table = restore_integers(tables, schema) if tables else schema.empty_table()
-            yield i, InputBatch(table, extract_event_times_us(source.name, table, source.time or "", source.unit))
+    def _build_input_batch(self, number: int, tables: list[pa.Table] | None) -> InputBatch:
+        source, schema = self.bucket.config.inputs[number], self.bucket.packed_schemas[number]
+        table = restore_integers(tables, schema) if tables else schema.empty_table()
+        return InputBatch(table, extract_event_times_us(source.name, table, source.time or "", source.unit))
 
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
@@ -164,7 +167,10 @@ class _UnpackedBatch:
         metrics: Metrics = {"results": counters.results, "pack_us": self.pack_us}
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
-            late = counters.late[i] if self.bucket.grid.is_first_copy(i, self.cell) else 0
+            late = 0
+            if self.bucket.grid.is_first_copy(i, self.cell):
+                copied = self._build_input_batch(i, self.copies.get(i)).times
+                late = counters.late[i] - int(np.count_nonzero(copied < watermark_us))
             unselected, shed, counted = (self._times(kind, number) for kind in (UNSELECTED, SHED, WITHOUT_ROLE))
             late += int(np.count_nonzero(unselected < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
             metrics[f"arrived_{number}"] = self.arrived.get(number, 0)

@@ -1,10 +1,11 @@
 """The grid of buckets of a query on Spark: choose it, place rows on it, label its cells and store it in the checkpoint.
 
-**Axes.** An axis is an equality class, the group keys of one input, or the rows of one input. Each axis fixes a row's
-coordinate or copies the row.
+**Axes.** An axis is an equality class, the group keys of one input, the rows of one input, or ranges of a value of one
+input that bound another (`runtime.buckets.value_ranges`). Each axis fixes a row's coordinate or copies the row.
 
 - On the axis of a class in which the row has a key, it goes to the coordinate of that key.
 - On the axis of its own input's rows, it goes to its own coordinate.
+- On an axis of ranges, it goes to the range of its value, or to all ranges that its bounds overlap.
 - On every other axis, it goes to all coordinates.
 
 The rows of a result agree on every class, so they meet in exactly one cell. One class that all inputs share needs no
@@ -32,11 +33,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr
@@ -47,6 +49,7 @@ from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.cost_of_spark import Shuffle, ShuffledInput
+from watersmeet.runtime.buckets.value_ranges import ValueRanges, choose_boundaries, list_value_ranges
 
 Int64s = NDArray[np.int64]
 
@@ -55,8 +58,9 @@ Int64s = NDArray[np.int64]
 class Axis:
     """One axis of the grid, with `share` coordinates.
 
-    It lies along an equality class (`key_class`) or along the rows of input `split`. With `keys`, rows of that input
-    are placed by the values of these expressions.
+    It lies along an equality class (`key_class`), along the rows of input `split`, or along `ranges` of a value. With
+    `keys`, rows of the split input are placed by the values of these expressions. `spread_copies` is the mean number
+    of ranges that a row of the spread input goes to.
     """
 
     share: int
@@ -64,10 +68,12 @@ class Axis:
     key_class: int | None = None
     split: int | None = None
     keys: tuple[Expr, ...] = ()
+    ranges: ValueRanges | None = None
+    spread_copies: float = field(default=1.0, compare=False)
 
     def __post_init__(self) -> None:
-        if self.share < 1 or (self.key_class is None) == (self.split is None):
-            raise InternalError("an axis belongs to one class or to one input and has at least one coordinate")
+        if self.share < 1 or [self.key_class, self.split, self.ranges].count(None) != 2:
+            raise InternalError("an axis belongs to one class, one input or one value, with at least one coordinate")
 
     def coordinates(self, codes: Int64s) -> Int64s:
         seed = np.full(codes.size, self.share, np.int64)
@@ -87,7 +93,7 @@ class Grouping:
 
     def is_complete_in(self, grid: BucketGrid) -> bool:
         """Return whether all results of a group are in one cell."""
-        return all(axis.key_class in self.classes if axis.split is None else bool(axis.keys) for axis in grid.axes)
+        return all(axis.key_class in self.classes or bool(axis.keys) for axis in grid.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +117,21 @@ class BucketGrid:
                 offsets = [offset + stride * at for offset in offsets for at in range(axis.share)]
         return offsets
 
+    def mean_copies(self, number: int) -> float:
+        """Return the mean number of cells that a row of an input goes to."""
+        spread = (each.spread_copies for each in self.axes if each.ranges is not None and each.ranges.spread == number)
+        return math.prod(spread, start=len(self.copies(number)))
+
+    @property
+    def range_axis(self) -> Axis | None:
+        """The axis of ranges; a grid has at most one."""
+        return next((axis for axis in self.axes if axis.ranges is not None), None)
+
     def is_first_copy(self, number: int, cell: int) -> bool:
-        """Return whether this cell counts the rows of an input. Every row is counted in exactly one of its cells."""
+        """Return whether this cell counts the rows of an input, except copies on the axis of ranges.
+
+        Every row is counted in exactly one of its cells.
+        """
         return all(
             number in axis.members or cell // stride % axis.share == 0
             for axis, stride in zip(self.axes, self.strides(), strict=True)
@@ -130,18 +149,34 @@ def find_grouping(config: AggregateConfig) -> Grouping:
     return Grouping(grouped, keys, must_be_complete=config.emits_whole_results)
 
 
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """Rows of streams, by name, that boundaries between ranges of values are chosen from."""
+
+    tables: Mapping[str, pa.Table]
+    is_complete: bool  # no other rows will arrive
+
+
 def choose_grid(
-    config: JoinConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None
+    config: JoinConfig,
+    buckets: int,
+    rows_per_s: Sequence[float] | None = None,
+    grouping: Grouping | None = None,
+    sample: SampledRows | None = None,
 ) -> BucketGrid:
     """Return the grid of `buckets` cells that shuffles the fewest rows.
 
     A query that counts the rows of a whole stream gets one cell. `rows_per_s` are the rates by input; without them,
-    equal rates are assumed. Adding up partial groups counts as if every row were shuffled once more.
+    equal rates are assumed. Adding up partial groups counts as if every row were shuffled once more. Without a
+    `sample` there are no boundaries, and so no axis of ranges.
     """
     if config.waits_for_watermark or buckets == 1:
         return BucketGrid()
     rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
-    grids = list(_list_grids(buckets, list_axes(config, grouping)))
+    axes = list_axes(config, grouping)
+    grids = list(_list_grids(buckets, axes))
+    if sample is not None:
+        grids += _list_range_grids(config, buckets, axes, sample)
     if grouping is not None and grouping.must_be_complete:
         grids = [grid for grid in grids if grouping.is_complete_in(grid)] or [BucketGrid()]
     return min(grids, key=lambda grid: _rank_grid(config, grid, rates, grouping))
@@ -152,11 +187,11 @@ def _rank_grid(
 ) -> tuple[float, int]:
     """Return the rows shuffled per second, then the number of axes as a tie-breaker. Relations are not shuffled."""
     again = 0 if grouping is None or grouping.is_complete_in(grid) else 1
-    return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.stream_inputs), len(grid.axes)
+    return sum(rates[i] * (grid.mean_copies(i) + again) for i in config.stream_inputs), len(grid.axes)
 
 
 def list_axes(config: JoinConfig, grouping: Grouping | None = None) -> list[Axis]:
-    """List every axis that a grid of the query can have, with one coordinate each."""
+    """List every axis that a grid of the query can have, except those of ranges, with one coordinate each."""
     group_keys = {} if grouping is None else grouping.keys
     axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
     axes += [Axis(1, frozenset({i}), split=i, keys=group_keys[i]) for i in config.stream_inputs if i in group_keys]
@@ -167,7 +202,7 @@ def estimate_shuffle(
     config: JoinConfig, grid: BucketGrid, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
 ) -> Shuffle:
     """Return the shuffle of a grid whose inputs have `rows` rows, in total or per second."""
-    inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.stream_inputs)
+    inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], grid.mean_copies(i)) for i in config.stream_inputs)
     return Shuffle(
         inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_complete_in(grid)
     )
@@ -178,6 +213,18 @@ def _list_grids(buckets: int, axes: list[Axis]) -> Iterator[BucketGrid]:
         yield BucketGrid(
             tuple(replace(axis, share=share) for share, axis in zip(shares, axes, strict=True) if share > 1)
         )
+
+
+def _list_range_grids(config: JoinConfig, buckets: int, axes: list[Axis], sample: SampledRows) -> Iterator[BucketGrid]:
+    """Yield the grids that have an axis of ranges."""
+    for ranges in list_value_ranges(config):
+        for share in (each for each in range(2, buckets + 1) if buckets % each == 0):
+            found = choose_boundaries(config, ranges, share, sample.tables, is_complete=sample.is_complete)
+            if found is not None:
+                axis = Axis(
+                    share, frozenset({ranges.placed, ranges.spread}), ranges=found.ranges, spread_copies=found.copies
+                )
+                yield from (BucketGrid((axis, *grid.axes)) for grid in _list_grids(buckets // share, axes))
 
 
 def _factorize(number: int, places: int) -> Iterator[tuple[int, ...]]:
@@ -289,13 +336,19 @@ class GridStore:
                 self._file, "is damaged: its grid does not fit the query", hint=_RESTORE_GRID
             ) from error
 
-    def save(self, query: str, grid: BucketGrid) -> None:
-        """Write the grid atomically."""
+    def save(self, query: str, config: JoinConfig, grid: BucketGrid) -> None:
+        """Write the grid atomically. It holds from batch 0 on, because rows in state cannot move to other buckets."""
         axes = [
-            {"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)}
+            {
+                "share": axis.share,
+                "class": axis.key_class,
+                "input": axis.split,
+                "by_group": bool(axis.keys),
+                "ranges": _save_ranges(axis.ranges, config),
+            }
             for axis in grid.axes
         ]
-        write_atomically(self._file, encode_frame(GRID_FRAME, {"query": query, "axes": axes})[0])
+        write_atomically(self._file, encode_frame(GRID_FRAME, {"query": query, "from_batch": 0, "axes": axes})[0])
 
     @property
     def _file(self) -> Path:
@@ -316,7 +369,34 @@ def to_local_path(location: str | Path) -> Path | None:
 
 
 def _find_axis(saved: dict[str, Any], config: JoinConfig, grouping: Grouping | None) -> Axis:
+    if saved.get("ranges") is not None:
+        ranges = _load_ranges(saved["ranges"], config)
+        if len(ranges.boundaries) != int(saved["share"]) - 1:
+            raise ValueError("a boundary is missing")
+        return Axis(int(saved["share"]), frozenset({ranges.placed, ranges.spread}), ranges=ranges)
     for axis in list_axes(config, grouping):
         if (axis.key_class, axis.split, bool(axis.keys)) == (saved["class"], saved["input"], saved["by_group"]):
             return replace(axis, share=int(saved["share"]))
     raise ValueError("the query does not have this axis")
+
+
+def _save_ranges(ranges: ValueRanges | None, config: JoinConfig) -> dict[str, Any] | None:
+    """Return the number of the partition in the list of the query's partitions, its conditions and its boundaries."""
+    if ranges is None:
+        return None
+    for number, each in enumerate(list_value_ranges(config)):
+        if (each.placed, each.spread) == (ranges.placed, ranges.spread) and {*ranges.conditions} <= {*each.conditions}:
+            used = [each.conditions.index(condition) for condition in ranges.conditions]
+            return {"number": number, "conditions": used, "boundaries": list(ranges.boundaries)}
+    raise InternalError("a partition by values that the query does not have")
+
+
+def _load_ranges(saved: dict[str, Any], config: JoinConfig) -> ValueRanges:
+    found = list_value_ranges(config)
+    if not 0 <= saved["number"] < len(found):
+        raise ValueError("the query does not have this partition by values")
+    ranges: ValueRanges = found[saved["number"]]
+    if not all(0 <= used < len(ranges.conditions) for used in saved["conditions"]):
+        raise ValueError("the query does not have this condition")
+    conditions = tuple(ranges.conditions[used] for used in saved["conditions"])
+    return replace(ranges, conditions=conditions, boundaries=tuple(int(each) for each in saved["boundaries"]))

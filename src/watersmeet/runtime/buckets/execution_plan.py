@@ -36,6 +36,7 @@ from watersmeet.runtime.buckets.bucket_grid import (
     Axis,
     BucketGrid,
     GridStore,
+    SampledRows,
     assign_labels,
     choose_grid,
     find_grouping,
@@ -240,9 +241,10 @@ def _load_or_choose_grid(
     volumes = None
     if declared or not streaming or sample.tables:
         volumes = estimate_input_volumes(bound, join, sources, sample, declared).rows
-    grid = choose_grid(join, buckets, volumes, grouping)
+    rows = SampledRows(sample.tables, is_complete=sample.is_complete) if sample.tables else None
+    grid = choose_grid(join, buckets, volumes, grouping, rows)
     if checkpoint is not None and streaming and not is_started:
-        checkpoint.save(str(bound.query), grid)
+        checkpoint.save(str(bound.query), join, grid)
     return grid
 
 
@@ -359,6 +361,9 @@ def _format_grid(bound: BoundQuery, grid: BucketGrid) -> str:
 
 def _format_axis(bound: BoundQuery, axis: Axis) -> str:
     aliases = ", ".join(bound.sources[number].alias for number in sorted(axis.members))
+    if axis.ranges is not None:
+        placed, spread = (bound.sources[number].alias for number in (axis.ranges.placed, axis.ranges.spread))
+        return f"ranges {axis.ranges.digest} of {placed} with {spread}"
     if axis.split is None:
         return f"equality {axis.key_class} of {aliases}"
     return f"{'groups' if axis.keys else 'rows'} of {aliases}"

@@ -5,8 +5,9 @@ operator, and a packet is one row to Spark. It has these columns.
 
 - `bucket` is the label that Spark groups by.
 - `round` is the batch of a finite input that comes in several batches.
-- `kind` is one of: rows of an input; the clock of a stream; or, for the ledger, times of rows that are unselected, shed
-  or sent without a role. A ROWS window counts the rows without a role.
+- `kind` is one of: rows of an input; copies of rows whose bounds overlap several ranges of a value, which the ledger
+  counts elsewhere; the clock of a stream; or, for the ledger, times of rows that are unselected, shed or sent without a
+  role. A ROWS window counts the rows without a role.
 - `source` is the number of the input (for rows) or of the stream (for other kinds).
 - `rows`, `oldest_us` and `newest_us` are the number of rows and the range of their times. For a clock, they cover all
   rows of the stream that a task has read, selected or not. Every bucket gets every clock, so all compute the same
@@ -39,7 +40,7 @@ MIN_BATCH_BYTES = 1 << 20
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
-ROWS, CLOCK, UNSELECTED, SHED, WITHOUT_ROLE = range(5)
+ROWS, CLOCK, UNSELECTED, SHED, WITHOUT_ROLE, ROW_COPIES = range(6)
 
 _PACKED_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("bucket", pa.int32()),

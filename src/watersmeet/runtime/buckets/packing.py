@@ -31,6 +31,7 @@ from watersmeet.runtime.buckets.bucket_grid import Axis, BucketGrid, Int64s
 from watersmeet.runtime.buckets.packets import (
     CLOCK,
     MAX_BLOB_BYTES,
+    ROW_COPIES,
     ROWS,
     SHED,
     UNSELECTED,
@@ -41,6 +42,7 @@ from watersmeet.runtime.buckets.packets import (
     slice_by_bytes,
 )
 from watersmeet.runtime.buckets.plan_log import PlannedDrops
+from watersmeet.runtime.buckets.value_ranges import ValueRanges
 from watersmeet.sources.times import extract_event_times_us
 
 #: Rows are gathered up to this size before they are packed, or until they fill all blobs. So small batches do not make
@@ -145,12 +147,12 @@ class Packer:
             yield self._pack_times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
             selected = _select_rows(each, batch, times, kept)
-            for cell, part in selected.by_cell(self.grid):
+            for kind, cell, part in selected.by_cell(self.grid):
                 for piece in slice_by_bytes(part):
                     blob = encode_table_to_buffer(downcast_integers(piece))
                     for offset in self.grid.copies(each.number):
                         yield Packet(
-                            self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob
+                            self.labels[cell + offset], round_number, kind, each.number, piece.num_rows, blob=blob
                         )
             if place == 0 and selected.rows.size < np.count_nonzero(kept):
                 unselected = kept.copy()
@@ -219,22 +221,50 @@ class _SelectedRows:
     rows: Int64s
     raising: NDArray[np.bool_]
 
-    def by_cell(self, grid: BucketGrid) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the rows by the first cell they go to."""
+    def by_cell(self, grid: BucketGrid) -> Iterator[tuple[int, int, pa.Table]]:
+        """Yield the rows by the first cell they go to, each with its kind of packet.
+
+        Rows whose bounds overlap several ranges of a value come once per range, as copies in all but the first.
+        """
         payload = self.table.select(list(self.source.columns))
         all_selected = self.rows.size == self.times.size
         if not any(self.source.number in axis.members for axis in grid.axes):
             rows = payload if all_selected else payload.take(self.rows)
             if rows.num_rows:
-                yield 0, rows
+                yield ROWS, 0, rows
             return
         cells = self._cells(grid)
-        order = np.argsort(cells.astype(np.int16) if grid.cells < 2**15 else cells, kind="stable")
-        sorted_rows = payload.take(order if all_selected else self.rows[order])
-        counts = np.bincount(cells, minlength=grid.cells)
+        yield from self._slice_by_cell(ROWS, payload, None if all_selected else self.rows, cells)
+        axis = grid.range_axis
+        if axis is not None and axis.ranges is not None and axis.ranges.spread == self.source.number:
+            stride = grid.strides()[grid.axes.index(axis)]
+            copied, copy_cells = self._copies_over_ranges(axis.ranges, stride, cells)
+            yield from self._slice_by_cell(ROW_COPIES, payload, self.rows[copied], copy_cells)
+
+    def _slice_by_cell(
+        self, kind: int, payload: pa.Table, rows: Int64s | None, cells: Int64s
+    ) -> Iterator[tuple[int, int, pa.Table]]:
+        """Yield the rows of each cell; `rows` are their places in the payload, None for all of them."""
+        order = np.argsort(cells.astype(np.int16) if cells.max(initial=0) < 2**15 else cells, kind="stable")
+        sorted_rows = payload.take(order if rows is None else rows[order])
+        counts = np.bincount(cells)
         starts = np.concatenate([[0], np.cumsum(counts)])
         for cell in np.flatnonzero(counts).tolist():
-            yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
+            yield kind, cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
+
+    def _copies_over_ranges(self, ranges: ValueRanges, stride: int, cells: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the rows, by their number among the selected ones, that have further ranges, and the cells of these.
+
+        `cells` are the cells of their first ranges.
+        """
+        sound = np.flatnonzero(~self.raising)
+        rows = self.rows[sound]
+        first, last = ranges.spread_over(_column_reader(self.table, rows), rows.size)
+        further = last - first
+        copied = np.repeat(np.arange(sound.size), further)
+        starts = np.repeat(np.cumsum(further) - further, further)
+        steps = np.arange(copied.size) - starts + 1
+        return sound[copied], cells[sound[copied]] + stride * steps
 
     def _cells(self, grid: BucketGrid) -> Int64s:
         """Return the first cell of each row. Rows on which an expression raises go to cell 0: any bucket may raise."""
@@ -242,12 +272,20 @@ class _SelectedRows:
         placed = np.zeros(sound.size, np.int64)
         for axis, stride in zip(grid.axes, grid.strides(), strict=True):
             if self.source.number in axis.members:
-                placed += stride * axis.coordinates(self._codes(axis, sound))
+                placed += stride * self._coordinates(axis, sound)
         if sound.size == self.rows.size:
             return placed
         cells = np.zeros(self.rows.size, np.int64)
         cells[~self.raising] = placed
         return cells
+
+    def _coordinates(self, axis: Axis, rows: Int64s) -> Int64s:
+        if axis.ranges is None:
+            return axis.coordinates(self._codes(axis, rows))
+        read = _column_reader(self.table, rows)
+        if axis.ranges.placed == self.source.number:
+            return axis.ranges.place(read, rows.size)
+        return axis.ranges.spread_over(read, rows.size)[0]
 
     def _codes(self, axis: Axis, rows: Int64s) -> Int64s:
         if axis.keys:
