@@ -57,11 +57,11 @@ class LiveBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FirstForecast:
-    """What was predicted before the start.
+    """Figures that were predicted before the start.
 
-    `batch_share` is the time of a batch as a share of its interval, `fixed_s` the part of that time without rows, and
-    `row_s` and `result_s` the seconds per row in and out, by which batches of different sizes are compared.
-    `provenance` says where the rate of each stream comes from.
+    `batch_share` is the time of a batch as a share of its interval. `fixed_s` is the part of that time without rows.
+    Batches of different sizes are compared by `row_s` and `result_s`, the seconds per row in and out. `provenance` says
+    where the rate of each stream comes from.
     """
 
     rows_per_s: Mapping[str, float] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class FirstForecast:
         )
 
 
-#: Stands for a forecast that could not be made. Its costs per row only weigh rows against results.
+#: Placeholder where no forecast could be made. Its costs per row only weigh rows against results.
 NO_FORECAST = FirstForecast(is_known=False)
 
 

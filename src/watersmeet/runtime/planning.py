@@ -182,7 +182,7 @@ class _KnownRehearsal:
     tables: tuple[weakref.ref[pa.Table], ...]
     found: Rehearsal | None
 
-    def is_of(self, tables: Iterable[pa.Table]) -> bool:
+    def ran_on(self, tables: Iterable[pa.Table]) -> bool:
         return all(reference() is table for reference, table in zip(self.tables, tables, strict=True))
 
 
@@ -205,7 +205,7 @@ def _make_rehearsal(
         # The same rows give the same figures, so that `explain` and a run with a budget agree.
         key = (str(bound.query), plan, tuple((name, id(table)) for name, table in sorted(sample.tables.items())))
         known = _rehearsals.get(key)
-        if known is None or not known.is_of(sample.tables.values()):
+        if known is None or not known.ran_on(sample.tables.values()):
             rows = AvailableRows.in_time_order(sample.tables, sample.times, lateness_us, is_complete=sample.is_complete)
             references = tuple(weakref.ref(table) for table in sample.tables.values())
             known = _rehearsals[key] = _KnownRehearsal(references, rehearse_plan(bound, plan, rows))

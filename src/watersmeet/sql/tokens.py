@@ -164,7 +164,7 @@ def _unreadable_error(text: str, at: int) -> QueryError:
 
 
 def _read_as_name(token: Token, text: str) -> Token:
-    """Return a keyword after a dot as the name that it is there."""
+    """Return a token as a name if it is a keyword after a dot."""
     written = text[token.start : token.end]
     is_word = token.kind is TokenKind.SYMBOL and written.isidentifier()
     return Token(TokenKind.NAME, written, token.start, token.end) if is_word else token

@@ -1,8 +1,8 @@
 """Forecasts of micro-batches on Spark, against measured steady batches.
 
 A workload is a query over generated streams. Its files hold the rows of one trigger interval each, and every batch
-reads one file per stream. Batches follow each other at once, so that a measurement takes less time than the intervals
-that it stands for. A second run has files with several times the rows. The line through both runs is the measured
+reads one file per stream. Batches follow each other at once, so that a measurement does not wait for its trigger
+intervals. A second run has files with several times the rows. The line through both runs is the measured
 sustained rate: the rows per second at which a batch takes the whole interval.
 """
 

@@ -6,8 +6,8 @@ ones, cannot repeat it.
 
 The buffers are hash tables whose buckets hold rows in arrival order. A list is a table of one bucket. A bucket is a
 range of one array, with room for the new rows behind it. Inserting moves the end of the range, expiring moves its
-front, and a scan walks memory forwards. The caller keeps the buffers between calls (`kernels.buckets`). What expires in
-a call returns before the next one if rows still to come can match it, so the caller passes a copy of the fronts.
+front, and a scan walks memory forwards. The caller keeps the buffers between calls (`kernels.buckets`). Rows that
+expire in a call may still match rows of a later call. The caller then passes a copy of the fronts, so that they return.
 
 Sums of times and windows saturate at the ends of int64 instead of wrapping.
 """

@@ -1,7 +1,7 @@
 """Cost of an aggregation over a join on our kernels, exact with early aggregation or estimated from a shed join.
 
 The exact model has the shape of the model of Tran and Lee (`models.tran`), generalised to any number of inputs and to
-evaluation at intervals:
+evaluation at intervals.
 
 - A row enters and leaves its window once each. On an input that aggregates early it is first counted in its group.
 - All rows of one early group that come and go between two evaluations are one change. On other inputs every row is one.

@@ -5,14 +5,16 @@ operator, and a packet is one row to Spark. It has these columns.
 
 - `bucket` is the label that Spark groups by.
 - `round` is the batch of a finite input that comes in several batches.
-- `kind` is one of: rows of an input; copies of rows whose bounds overlap several ranges of a value, which the ledger
-  counts elsewhere; the clock of a stream; or, for the ledger, times of rows that are unselected, shed or sent without a
-  role. A ROWS window counts the rows without a role.
+- `kind` says which rows a packet has (below).
 - `source` is the number of the input (for rows) or of the stream (for other kinds).
 - `rows`, `oldest_us` and `newest_us` are the number of rows and the range of their times. For a clock, they cover all
   rows of the stream that a task has read, selected or not. Every bucket gets every clock, so all compute the same
   watermark.
-- `spent_us` is the time of the packing task, on the clock of the first bucket.
+- `spent_us` is the time of the packing task. Only the clock that goes to the first bucket has it.
+
+There are these kinds. `ROWS` are rows of an input. `ROW_COPIES` are copies of rows whose bounds overlap several ranges
+of a value; the ledger counts these rows elsewhere. `CLOCK` is the clock of a stream. The other kinds have only times, for
+the ledger: of rows that no input selects, of shed rows, and of rows without a role, which a ROWS window counts.
 
 A packet is copied about eight times on its way from the packing task to the bucket. It passes through two sockets,
 into rows, into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close

@@ -130,8 +130,10 @@ def choose_boundaries(
 ) -> SampledRanges | None:
     """Return a partition into `share` ranges and what it costs the sampled rows.
 
-    There is none without rows of both inputs, if no condition may be used, or if the values are so skewed that a range
-    would have more than one and a half times its share of the rows. `is_complete` means that the tables have all rows.
+    There is none if an input has no rows, or if no condition may be used. There is none either if the values are so
+    skewed that a range would have more than one and a half times its share of the rows.
+
+    `is_complete` means that the tables have all rows.
     """
     sampled = [_sample(config, number, tables, is_complete=is_complete) for number in (ranges.placed, ranges.spread)]
     if any(table is None or not table.num_rows for table in sampled):

@@ -3,8 +3,8 @@
 The plan is reviewed at a batch boundary once enough rows have arrived. A review compares the rate of every stream, and
 the work of the join per row, with their values at the last review that planned. It plans again only if a value has
 changed past a threshold and by more than chance explains. It switches only to a plan whose predicted gain is larger
-than the error of the estimates: the gain on each half of the recent rows shows how much it depends on them. Both rules
-keep a steady stream from switching back and forth. A decision reports the expected gain and, where plans are rehearsed,
+than the error of the estimates. The gains on the two halves of the recent rows show that error. Both rules keep a
+steady stream from switching back and forth. A decision reports the expected gain and, where plans are rehearsed,
 the gain that both plans show on the rows after the change.
 
 State is the base windows for every plan, so there is nothing to migrate. All decisions depend on the rows, never on a

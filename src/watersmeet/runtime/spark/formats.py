@@ -1,7 +1,7 @@
 """Streams that Spark's own readers read: a format, its options and its columns.
 
-None of it is SQL. A format and its options are values that Spark's reader takes, and declared columns are turned into
-types here.
+A format and its options are passed to Spark's reader as values, and declared columns are turned into types here. No SQL
+text is built from them.
 """
 
 from __future__ import annotations

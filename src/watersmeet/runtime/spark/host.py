@@ -1,10 +1,12 @@
 """`on_spark`: turn a query over sources into a DataFrame.
 
-source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, join ─▶ metrics observed ─▶ JVM:
-lists exploded into rows
+1. In the JVM, select the needed columns and compute flags.
+2. Pack rows into packets, and shuffle these to their buckets.
+3. In each bucket, update the state and join.
+4. Observe the metrics.
+5. In the JVM, explode lists into rows.
 
-Where buckets have partial groups, a second shuffle and a second stateful step come before the
-lists are exploded.
+Where buckets have partial groups, a second shuffle and a second stateful step come before step 5.
 """
 
 from __future__ import annotations
