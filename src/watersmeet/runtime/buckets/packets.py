@@ -13,8 +13,8 @@ operator, and a packet is one row to Spark. It has these columns.
 - `spent_us` is the time of the packing task. Only the clock that goes to the first bucket has it.
 
 There are these kinds. `ROWS` are rows of an input. `ROW_COPIES` are copies of rows whose bounds overlap several ranges
-of a value; the ledger counts these rows elsewhere. `CLOCK` is the clock of a stream. The other kinds have only times, for
-the ledger: of rows that no input selects, of shed rows, and of rows without a role, which a ROWS window counts.
+of a value; the ledger counts these rows elsewhere. `CLOCK` is the clock of a stream. The other kinds have only times,
+for the ledger: of rows that no input selects, of shed rows, and of rows without a role, which a ROWS window counts.
 
 A packet is copied about eight times on its way from the packing task to the bucket. It passes through two sockets,
 into rows, into and out of the shuffle, and into sort memory. Keys, times and amounts within a packet are close
