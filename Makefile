@@ -26,7 +26,7 @@ export PIP_NO_INPUT := 1
 # and Spark would compile pandas, Numba and PySpark again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long test-oldest test-spark quick coverage faults lint types contract format kernels bench readme papers transcripts bless java chromium clean distclean
+.PHONY: help demo test test-long test-oldest test-spark quick coverage faults lint types contract format kernels bench readme papers transcripts bless java kafka chromium clean distclean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,7 @@ demo: $(RUNNABLE) ## replay a year of real flights as three streams on Spark, an
 test: lint types contract kernels ## run all checks and tests; required before a commit
 	@bash scripts/chromium.sh
 	@bash scripts/java.sh
+	@bash scripts/kafka.sh
 	@$(BIN)/python -m tests.spark.class_archive
 	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) --durations 15 src lab tests </dev/null
 
@@ -108,6 +109,9 @@ chromium: ## find Chromium for the dashboard tests, or install it if allowed
 
 java: ## find Java for Spark, or install it if allowed
 	@bash scripts/java.sh
+
+kafka: ## fetch a Kafka broker and its connector for the tests, if Maven and its registry are there
+	@bash scripts/kafka.sh
 
 clean: ## remove generated files, except .venv
 	rm -rf build dist lab/dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis artefacts

@@ -66,6 +66,7 @@ __all__ = [
     "on_spark",
     "plan",
     "plan_within",
+    "read_messages",
     "relation",
     "run",
     "session",
@@ -305,6 +306,37 @@ def start(  # noqa: PLR0913 - keyword-only options of a query
         session=session,
         buckets=buckets,
     )
+
+
+def read_messages(  # noqa: PLR0913 - keyword-only options of a source
+    stream: str,
+    format: str,  # noqa: A002 # the name of Spark
+    *,
+    options: Mapping[str, str],
+    schema: Mapping[str, str],
+    value: str = "json",
+    time: str | None = None,
+    on_error: str = "stop",
+    diverted: str | Path | None = None,
+    session: SparkSession | None = None,
+) -> DataFrame:
+    """Read messages of a format of Spark, such as Kafka, as a streaming DataFrame with the columns of `schema`.
+
+    `stream` is the name under which the query counts messages (`RunningQuery.messages`). A message that cannot be read,
+    or has no `time`, stops the query. With `on_error="skip"` it is left out, and with `on_error="divert"` it is written
+    to the directory `diverted`, whole and with the reason. A message without a value is no row.
+
+    >>> orders = read_messages("orders", "kafka", options={"subscribe": "orders"}, schema={})
+    Traceback (most recent call last):
+    watersmeet.errors.InputError: a value that is JSON needs its columns declared
+    schema = { item = "string", ts = "timestamp" }, with your columns
+    """
+    from watersmeet.runtime.spark.formats import FormatSource
+    from watersmeet.runtime.spark.host import choose_session
+
+    directory = None if diverted is None else str(diverted)
+    source = FormatSource(format, options, schema, value, stream, time, on_error, directory)
+    return source.rows(choose_session({}, session))
 
 
 def session(*, ui: bool = False, unsafe_arrow: bool = False, **settings: SparkSetting) -> SparkSession:

@@ -32,6 +32,8 @@ class BatchMetrics:
     `ended_s` is the wall clock at the end of the batch and `took_s` its duration. `operators_s` are CPU seconds by
     operator, named as in the cost model (`ingest a`, `store a`, `probe a`, `emit`, and `batches` for the rest).
     `newest_us` is the largest event time seen so far. `verdict` says whether the run keeps up, once that is known.
+    `unreadable` and `empty` are messages of Spark's sources that are no rows: skipped or diverted ones, and those
+    without a value.
     """
 
     batch: int
@@ -48,6 +50,8 @@ class BatchMetrics:
     operators_s: Mapping[str, float] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
     verdict: str | None = None
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    empty: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def watermark_lag_s(self) -> float | None:
@@ -104,6 +108,14 @@ def render_ledger_html(ledger: Mapping[str, Ledger]) -> str:
     """Render the ledger of each stream as a table for a notebook."""
     rows = [(name, *(format_count(count) for count in asdict(entry).values())) for name, entry in ledger.items()]
     return html_table(("stream", "arrived", "kept", "shed", "late"), rows, "ledger")
+
+
+@dataclass(slots=True)
+class MessageLedger:
+    """Messages of a stream that are no rows: those that could not be read, and those without a value."""
+
+    unreadable: int = 0
+    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,10 +130,10 @@ def test_the_loss_of_the_java_process_is_one_sentence(report: Any) -> None:
 
 def test_workers_are_checked_once(spark: SparkSession) -> None:
     jobs = spark.sparkContext.statusTracker()
-    check_workers(spark.sparkContext)
+    check_workers(spark)
     spark.sparkContext.setJobGroup("probes", "jobs of a second check of the workers")
     try:
-        check_workers(spark.sparkContext)
+        check_workers(spark)
         assert jobs.getJobIdsForGroup("probes") == []
     finally:
         spark.sparkContext._jsc.clearJobGroup()

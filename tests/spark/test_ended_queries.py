@@ -131,7 +131,7 @@ def _measure(spark: SparkSession) -> Resources:
 
 
 def _cached_runs(spark: SparkSession) -> set[str]:
-    return {run for local in local_directories(check_workers(spark.sparkContext)) for run in cached_runs(local)}
+    return {run for local in local_directories(check_workers(spark)) for run in cached_runs(local)}
 
 
 def _workers(spark: SparkSession) -> list[Worker]:

@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+import watersmeet as wm
 from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
+from watersmeet.metrics import MessageLedger
 from watersmeet.runtime.spark.formats import FormatSource
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
@@ -87,7 +89,34 @@ def test_json_messages_become_their_columns(tmp_path: Path, spark: SparkSession)
     (tmp_path / "messages" / "second.txt").write_text("this is no JSON\n")
     damaged = run_command(tmp_path, *options)
     assert damaged.exit_code == 1
-    assert "has no time" in damaged.stderr
+    assert "a message cannot be read: it is not JSON of the declared columns" in damaged.stderr
+    assert 'on_error = "skip" or "divert"' in damaged.stderr
+
+
+def test_messages_that_cannot_be_read_are_skipped_or_diverted_and_counted(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "messages").mkdir()
+    good = [json.dumps({"k": key, "ts": f"2026-01-01T00:00:0{key}Z"}) for key in range(7)]
+    bad = ["this is no JSON", '{"k": "many", "ts": "2026-01-01T00:00:01Z"}', '{"k": 8}']
+    (tmp_path / "messages" / "first.txt").write_text("\n".join([*good, *bad]))
+    declared: dict[str, Any] = {
+        "options": {"path": str(tmp_path / "messages")},
+        "columns": {"k": "long", "ts": "timestamp"},
+        "value": "json",
+        "time": "ts",
+    }
+    skipped = FormatSource("text", **declared, stream="a", on_error="skip")
+    diverted = FormatSource("text", **declared, stream="b", on_error="divert", diverted=str(tmp_path / "diverted"))
+    streams = {each.stream: wm.stream(each.rows(spark), time="ts") for each in (skipped, diverted)}
+    to: dict[str, Any] = {"to": tmp_path / "out", "checkpoint": tmp_path / "ckpt", "trigger": "availableNow"}
+    running = wm.start("SELECT a.k FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k", streams, **to)
+    running.await_termination()
+    assert sorted(values_of(tmp_path / "out", "k")) == list(range(7))
+    assert running.messages == {name: MessageLedger(unreadable=3, empty=0) for name in "ab"}
+    assert running.ledger == {name: wm.Ledger(arrived=7, kept=7, shed=0, late=0) for name in "ab"}
+    found = pq.read_table(tmp_path / "diverted" / "b").to_pylist()
+    reason = "it is not JSON of the declared columns"
+    assert [each["value"] for each in found] == bad
+    assert [each["reason"] for each in found] == [reason, reason, 'it has no time in "ts"']
 
 
 def test_the_job_file_of_the_documentation_is_understood(tmp_path: Path) -> None:
@@ -128,6 +157,9 @@ def test_kafka_without_its_connector_is_refused_in_one_paragraph(tmp_path: Path,
         ("format=rate,rowsPerSecond=many,time=timestamp", "with these options"),
         ("format=json,path=.,schema=k:longer,time=ts", "kinds: string"),
         ("format=socket,host=h,port=1,value=json,time=ts", "needs its columns declared"),
+        ("format=socket,host=h,port=1,value=json,schema=k:long,on_error=drop,time=ts", 'not "drop"'),
+        ("format=socket,host=h,port=1,value=json,schema=k:long,on_error=divert,time=ts", "need a directory"),
+        ("format=socket,host=h,port=1,on_error=skip,time=ts", "for messages that are decoded"),
         ("format=socket,host=h,port=1,value=xml,schema=k:long,time=ts", 'not as "xml"'),
         ("format=json,path=.,schema=k,time=ts", "schema=item:string"),
         ("format=rate", "has no time column"),

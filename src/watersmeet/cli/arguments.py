@@ -201,6 +201,7 @@ def _build_stream(name: str, settings: Mapping[str, Any], reading: ReadMode, spa
             f'only Spark can read stream "{name}", because its format is "{settings["format"]}"',
             hint="use `watersmeet run --engine spark`; for explain, declare its statistics with --stats",
         )
+    settings = {**settings, "name": name}
     declared = wm.stream(spark(settings), **_stream_arguments(settings))
     if settings["format"] == "kafka" and isinstance(declared.feed, SparkFeed):
         declared.feed.read_limited = partial(_read_limited_kafka, spark, settings)

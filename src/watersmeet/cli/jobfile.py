@@ -35,6 +35,8 @@ options = { "kafka.bootstrap.servers" = "localhost:9092", subscribe = "trades" }
 value = "json"
 schema = { item = "string", price = "double", ts = "timestamp" }
 time = "ts"
+on_error = "divert"            # messages that cannot be read: "stop" (the default), "skip" or "divert"
+diverted = "diverted"          # directory of diverted messages
 
 [relations.items]
 path = "items.csv"
@@ -67,7 +69,7 @@ from watersmeet.stats.stream_stats import StreamStats, parse_stats, read_stats
 STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
 
 #: Settings of a stream that Spark reads itself, instead of a path.
-FORMAT_SETTINGS = ("format", "options", "schema", "value")
+FORMAT_SETTINGS = ("format", "options", "schema", "value", "on_error", "diverted")
 
 _TEXT_KEYS = ("query", "sql", "out", "format", "checkpoint", "engine")
 _BUDGET_KEYS = ("processors", "headroom", "memory", "objective")
@@ -156,21 +158,25 @@ def _read_sources(
                     f"{where} needs its {key}, as text", hint=f'write {key} = "..." in the section [{kind}.{name}]'
                 )
         found[name] = (
-            _read_spark_settings(settings, where)
+            _read_spark_settings(place, settings, where)
             if read_by_spark
             else {**settings, "path": str(place.parent / settings["path"])}
         )
     return found
 
 
-def _read_spark_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _read_spark_settings(place: Path, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "path" in settings:
         raise InputError(
             f"{where} has a path and a format",
             hint='write a path that Spark reads as an option: options = { path = "..." }',
         )
     sections = {key: flatten_section(settings.get(key, {}), f"{where}.{key}") for key in ("options", "schema")}
-    return {**settings, **sections}
+    for key in ("on_error", "diverted"):
+        if not isinstance(settings.get(key, ""), str):
+            raise InputError(f"{where}: {key} must be text")
+    placed = {"diverted": str(place.parent / settings["diverted"])} if "diverted" in settings else {}
+    return {**settings, **sections, **placed}
 
 
 def flatten_section(values: object, where: str) -> dict[str, str]:

@@ -465,6 +465,11 @@ def _observe_batch(
 ) -> None:
     reporter.observe(metrics)
     dashboard.observe(metrics, report)
+    for name, count in metrics.unreadable.items():
+        if count:
+            reporter.say(
+                f"{pluralize(count, 'message')} of {escape_controls(name)} cannot be read (batch {metrics.batch})"
+            )
     if job.as_json and job.out not in (CONSOLE, MEMORY) and job.is_incremental:
         typer.echo(json.dumps(metrics.to_dict()))
 

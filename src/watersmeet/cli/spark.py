@@ -50,7 +50,16 @@ def make_spark_reader(settings: Mapping[str, Any], reporter: RunReporter) -> Cal
         with quiet_spark(settings, reporter):
             from watersmeet.runtime.spark.formats import FormatSource
 
-            source = FormatSource(stream["format"], stream["options"], stream["schema"], stream.get("value"))
+            source = FormatSource(
+                stream["format"],
+                stream["options"],
+                stream["schema"],
+                stream.get("value"),
+                stream.get("name", stream["format"]),
+                stream["time"],
+                stream.get("on_error", "stop"),
+                stream.get("diverted"),
+            )
             return source.rows(wm.session(**settings))
 
     return read

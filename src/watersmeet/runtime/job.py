@@ -308,7 +308,7 @@ def _check_spark_workers(streams: SourcesOrStats) -> None:
         if frame is not None:
             from watersmeet.runtime.spark.python_steps import check_workers
 
-            check_workers(frame.sparkSession.sparkContext)
+            check_workers(frame.sparkSession)
 
 
 def _bucket_count(buckets: int | None) -> int:

@@ -95,7 +95,7 @@ def _start_spark() -> None:
 def _start_workers() -> None:
     from watersmeet.runtime.spark.python_steps import check_workers
 
-    check_workers(wm.session().sparkContext)
+    check_workers(wm.session())
 
 
 def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer, pace_s: float | None) -> pa.Table:

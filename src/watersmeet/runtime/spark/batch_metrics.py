@@ -21,7 +21,6 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped] # publishes no types
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 from pyspark.sql.streaming.listener import (
@@ -39,9 +38,12 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.metrics import BatchMetrics
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, EMIT, INGEST, PROBE, STORE
 from watersmeet.runtime.buckets.bucket import MERGE_METRICS, Bucket, time_metric_name
+from watersmeet.runtime.spark.client import Py4JError
 from watersmeet.runtime.spark.emission import METRICS
 
 OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
+#: Prefix of the observation of a stream's messages, before the name of the stream.
+_MESSAGES = "watersmeet messages of "
 
 _PER_BUCKET = (
     "results",
@@ -79,6 +81,8 @@ class SparkBatchMetrics:
     `pack_us` is the time of the packing tasks. In the buckets, `receive_us` is the time to read the shuffled packets,
     `state_read_us` and `state_write_us` the time to load and to save the state, `join_us` the time of the join.
     `spent_us` is the CPU time of the join's operators under the names of the cost model; it is a part of `join_us`.
+
+    `unreadable` are messages that were skipped or diverted, and `empty` are messages without a value. They are no rows.
     """
 
     batch: int
@@ -102,6 +106,8 @@ class SparkBatchMetrics:
     comparisons: Mapping[tuple[str, str], int] = field(default_factory=dict)
     touched: Mapping[tuple[str, str], int] = field(default_factory=dict)
     spent_us: Mapping[str, int] = field(default_factory=dict)
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    empty: Mapping[str, int] = field(default_factory=dict)
 
 
 def metric_names(bucket: Bucket) -> tuple[str, ...]:
@@ -128,6 +134,13 @@ def observe_merger(emitted: DataFrame) -> DataFrame:
     )
 
 
+def observe_messages(frame: DataFrame, stream: str, problem: str, value: str) -> DataFrame:
+    """Return the same messages, with those counted that have a problem, and those without a value."""
+    unreadable = F.count(F.col(problem)).alias("unreadable")
+    empty = F.count(F.when(F.col(value).isNull(), F.lit(1))).alias("empty")
+    return frame.observe(f"{_MESSAGES}{stream}", unreadable, empty)
+
+
 def _number(place: int) -> Column:
     return F.col(METRICS)[place]
 
@@ -138,11 +151,19 @@ def list_batches(query: StreamingQuery) -> list[SparkBatchMetrics]:
 
 
 def parse_progress(progress: Iterable[StreamingQueryProgress]) -> Iterator[SparkBatchMetrics]:
-    """Parse the progress reports of a streaming query. Batches in which no bucket ran have no metrics."""
+    """Parse the progress reports of a streaming query. Batches in which no bucket ran have no metrics.
+
+    The report of a Spark Connect session lacks the names of metrics that are null.
+    """
     for report in progress:
-        observed = report["observedMetrics"].get(OBSERVATION)
-        if observed is not None and observed[_RESULTS] is not None:
-            yield _parse_batch(report, _add_merger_metrics(report, observed.asDict()))
+        observed = _read_observed(report, OBSERVATION)
+        if observed.get(_RESULTS) is not None:
+            yield _parse_batch(report, _add_merger_metrics(report, observed))
+
+
+def _read_observed(report: StreamingQueryProgress, name: str) -> dict[str, int | None]:
+    observed = report["observedMetrics"].get(name)
+    return {} if observed is None else observed.asDict()
 
 
 def to_batch_metrics(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
@@ -164,6 +185,8 @@ def to_batch_metrics(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
         newest_us=_instant_us(batch.newest_us),
         operators_s=_operators_s(batch),
         plan=plan,
+        unreadable=batch.unreadable,
+        empty=batch.empty,
     )
 
 
@@ -201,21 +224,25 @@ def build_ledger(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
     return {name: {**rows, "kept": rows["arrived"] - rows["late"] - rows["shed"]} for name, rows in ledger.items()}
 
 
-def _add_merger_metrics(progress: StreamingQueryProgress, values: dict[str, int]) -> dict[str, int]:
+def _add_merger_metrics(progress: StreamingQueryProgress, values: Mapping[str, int | None]) -> Mapping[str, int | None]:
     """Add the metrics of the second step, if there is one. Results are those of the last step."""
-    merged = progress["observedMetrics"].get(MERGED)
-    if merged is None:
+    if MERGED not in progress["observedMetrics"]:
         return values
-    added = {name: values[name] + (value or 0) for name, value in merged.asDict().items()}
-    return values | added | {_RESULTS: merged[_RESULTS] or 0}
+    merged = _read_observed(progress, MERGED)
+    added = {name: (values.get(name) or 0) + (value or 0) for name, value in merged.items()}
+    return {**values, **added, _RESULTS: merged.get(_RESULTS) or 0}
 
 
-def _parse_batch(progress: StreamingQueryProgress, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
+def _parse_batch(progress: StreamingQueryProgress, observed_values: Mapping[str, int | None]) -> SparkBatchMetrics:
     values: dict[str, Any] = {
         "batch": progress["batchId"],
         "trigger_ms": progress["durationMs"]["triggerExecution"],
         "started_s": datetime.fromisoformat(progress["timestamp"]).timestamp(),
     }
+    for observation in progress["observedMetrics"]:
+        if observation.startswith(_MESSAGES):
+            for kind, count in _read_observed(progress, observation).items():
+                values.setdefault(kind, {})[observation.removeprefix(_MESSAGES)] = count or 0
     for text, value in observed_values.items():
         metric, *subject = json.loads(text)
         if value is None:  # the operator did not run

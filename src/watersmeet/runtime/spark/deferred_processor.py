@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.runtime.spark.versions import broadcast_number, broadcast_threshold, read_broadcast
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.core.broadcast import Broadcast
 
 #: Share of the threshold that a pickled processor may take up. The rest of the function needs some space, too.
@@ -39,10 +40,13 @@ class GroupProcessor(Protocol):
         """Yield the rows that the group with this label emits for its new rows."""
 
 
-def defer_processor(context: SparkContext, processor: GroupProcessor) -> StatefulProcessor:
-    """Return a processor for Spark that unpickles this one when a task has rows for it."""
+def defer_processor(context: SparkContext | None, processor: GroupProcessor) -> StatefulProcessor:
+    """Return a processor for Spark that unpickles this one when a task has rows for it.
+
+    Spark Connect has no context. It sends functions of any size in its own messages, without broadcast variables.
+    """
     pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call] # it has no types
-    if len(pickled) <= _MAX_INLINE_SHARE * broadcast_threshold(context):
+    if context is None or len(pickled) <= _MAX_INLINE_SHARE * broadcast_threshold(context):
         return DeferredProcessor(pickled)
     return DeferredProcessor(SentVariable(context.broadcast(pickled)))
 

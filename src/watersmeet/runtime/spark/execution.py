@@ -282,7 +282,7 @@ def collect_with_ledger(
     """
     observation = Observation()
     frame = on_spark(query, sources, plan=plan, stats=stats, observation=observation)
-    with describe_jobs(frame.sparkSession.sparkContext, describe_query(query)):
+    with describe_jobs(frame.sparkSession, describe_query(query)):
         rows = collect(frame)
     ledger = build_ledger(observation.get)
     log_run_ended(rows.num_rows, ledger)

@@ -55,8 +55,8 @@ def on_spark(  # noqa: PLR0913 - keyword-only options of a query
     """Return the query's rows as a DataFrame: streaming if any source streams, else finite. See `build_frame`."""
     spark = choose_session(sources, session)
     # Check the workers before anything else runs in them: a frame may ask Spark for its columns.
-    check_workers(spark.sparkContext)
-    with describe_jobs(spark.sparkContext, f"read the columns of {describe_query(query)}"):
+    check_workers(spark)
+    with describe_jobs(spark, f"read the columns of {describe_query(query)}"):
         bound = bind_query(query, sources)
     return build_frame(
         bound,
@@ -100,13 +100,13 @@ def build_frame(  # noqa: PLR0913 - keyword-only options of a query
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
-    workers, streaming = check_workers(spark.sparkContext), is_streaming(bound, sources)
+    workers, streaming = check_workers(spark), is_streaming(bound, sources)
     check_session(spark, streaming=streaming)
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
     grid_store = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
     description = describe_query(bound.query)
-    with describe_jobs(spark.sparkContext, f"plan {description}"):
+    with describe_jobs(spark, f"plan {description}"):
         execution_plan = build_execution_plan(
             bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid_store
         )

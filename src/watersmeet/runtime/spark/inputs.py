@@ -205,7 +205,7 @@ def as_streaming_source(spark: SparkSession, packets: pa.Table, name: str) -> Da
     last = max(cast("list[int]", rounds.to_pylist()), default=-1)
     blobs = [encode_table(packets.filter(pa.compute.equal(rounds, pa.scalar(number)))) for number in range(last + 1)]
     if is_first_time(spark, "register rounds"):
-        with use_driver_python(spark.sparkContext):
+        with use_driver_python(spark):
             spark.dataSource.register(RoundNumbers)
     has_one_round = current_traits().reads_limited_offsets
     numbers = spark.readStream.format(RoundNumbers.name()).option(ROUNDS, str(len(blobs))).load()

@@ -25,21 +25,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it has no types
-from pyspark import SparkContext, TaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
 
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, InternalError
 from watersmeet.runtime.buckets.plan_log import NO_BATCH
+from watersmeet.runtime.spark.client import Py4JJavaError, application_id, count_cores, read_context, read_master
 from watersmeet.runtime.spark.deferred_processor import GroupProcessor, defer_processor
 from watersmeet.runtime.spark.session import is_local
 from watersmeet.runtime.spark.ui_names import describe_jobs, ui_name
 from watersmeet.version import VERSION
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 MapBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 #: Maximum number of tasks of the job. One machine often has many cores but one Python.
@@ -59,16 +64,16 @@ _RUN_ID = "spark.jobGroup.id"
 
 def map_in_arrow(frame: DataFrame, name: str, function: MapBatches, columns: StructType | str) -> DataFrame:
     """Return the record batches of a frame, mapped by a function that Spark shows under this name."""
-    with use_driver_python(frame.sparkSession.sparkContext):
+    with use_driver_python(frame.sparkSession):
         return frame.mapInArrow(_name_function(function, name), columns)
 
 
 def transform_with_state(frame: DataFrame, key: str, processor: GroupProcessor, columns: StructType) -> DataFrame:
     """Return the rows that a processor emits for each group of a streaming frame."""
-    context = frame.sparkSession.sparkContext
-    with use_driver_python(context):
+    spark = frame.sparkSession
+    with use_driver_python(spark):
         return frame.groupBy(key).transformWithStateInPandas(
-            defer_processor(context, processor), columns, "Append", "None"
+            defer_processor(read_context(spark), processor), columns, "Append", "None"
         )
 
 
@@ -83,8 +88,15 @@ _python_lock = threading.RLock()
 
 
 @contextmanager
-def use_driver_python(context: SparkContext) -> Iterator[None]:
-    """Let steps that are built in this context run in the driver's Python, if the caller chose none for the workers."""
+def use_driver_python(spark: SparkSession) -> Iterator[None]:
+    """Let steps that are built in a session run in the driver's Python, if the caller chose none for the workers.
+
+    The server of Spark Connect chooses the Python of its workers when it starts.
+    """
+    context = read_context(spark)
+    if context is None:
+        yield
+        return
     with _python_lock:
         before = context.pythonExec
         if is_local(str(context.master)) and not _is_python_chosen(context) and not _is_own_python(before):
@@ -121,13 +133,13 @@ class WorkerPython:
 _checked_workers: dict[str, tuple[WorkerPython, ...]] = {}
 
 
-def check_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
+def check_workers(spark: SparkSession) -> tuple[WorkerPython, ...]:
     """Return the Python of some workers; refuse workers that cannot run this package. Checks once per application."""
-    application = str(context.applicationId)
+    application = application_id(spark)
     if application not in _checked_workers:
-        workers = _describe_workers(context)
+        workers = _describe_workers(spark)
         for worker in workers:
-            refuse_worker(worker, str(context.master))
+            refuse_worker(worker, read_master(spark))
         _checked_workers.clear()  # forget applications that ended
         _checked_workers[application] = workers
     return _checked_workers[application]
@@ -192,13 +204,18 @@ def explain_failure(text: str, python: str, master: str) -> InputError | None:
     return None
 
 
-def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
-    tasks = max(1, min(context.defaultParallelism, MAX_TASKS))
+def _describe_workers(spark: SparkSession) -> tuple[WorkerPython, ...]:
+    tasks, context = min(count_cores(spark) or 1, MAX_TASKS), read_context(spark)
     try:
-        with use_driver_python(context), describe_jobs(context, "check the Python of the workers"):
-            described = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
+        with use_driver_python(spark), describe_jobs(spark, "check the Python of the workers"):
+            described: Iterable[tuple[Any, ...]] = (
+                _query_workers(spark, tasks)
+                if context is None
+                else context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
+            )
     except (PySparkException, Py4JJavaError) as error:
-        explained = explain_failure(str(error), str(context.pythonExec), str(context.master))
+        python = "python3" if context is None else str(context.pythonExec)
+        explained = explain_failure(str(error), python, read_master(spark))
         if explained is None:
             raise
         raise explained from error
@@ -208,6 +225,16 @@ def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
             for executable, version, problem, local in described
         )
     )
+
+
+def _query_workers(spark: SparkSession, tasks: int) -> list[tuple[Any, ...]]:
+    """Describe the workers of a session that has no context, and so no jobs except queries."""
+    describe = _describe_by_value()
+    kind = "struct<executable string, version string, problem string, local array<string>>"
+    # A function without Arrow also runs in a Python that has no Arrow.
+    described = F.udf(lambda _: next(describe(())), kind, useArrow=False)
+    rows = spark.range(0, tasks, 1, tasks).select(described("id").alias("described")).collect()
+    return [tuple(row.described) for row in rows]
 
 
 def _describe_by_value() -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
@@ -256,3 +283,12 @@ def task_batch_id() -> int:
     """Return the id of the task's micro-batch, or `NO_BATCH` on the driver."""
     task = TaskContext.get()
     return NO_BATCH if task is None else int(task.getLocalProperty("streaming.sql.batchId") or NO_BATCH)
+
+
+def task_name() -> str:
+    """Return a name that this task and its repetitions have, and no other task of any query."""
+    task = TaskContext.get()
+    if task is None:
+        raise InternalError("a task is named while it runs")
+    query = task.getLocalProperty("sql.streaming.queryId") or "finite"
+    return f"{query}-{max(task_batch_id(), 0):019d}-{task.partitionId():05d}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.render import html_paragraph, html_table
 from watersmeet.errors import WatersmeetError
-from watersmeet.metrics import BatchMetrics, Ledger, render_ledger_html
+from watersmeet.metrics import BatchMetrics, Ledger, MessageLedger, render_ledger_html
 from watersmeet.planner.controller import SheddingDecision
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.background import BackgroundThread
@@ -36,6 +36,7 @@ class QueryRecord:
 
     recent: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=MAX_PROGRESS))
     ledger: dict[str, Ledger] = field(default_factory=dict)
+    messages: dict[str, MessageLedger] = field(default_factory=dict)
     rows_out: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,6 +48,10 @@ class QueryRecord:
             for name, arrived in batch.rows_in.items():
                 late, shed = batch.late.get(name, 0), batch.shed.get(name, 0)
                 self.ledger.setdefault(name, Ledger()).add(Ledger(arrived, arrived - late - shed, shed, late))
+            for name, unreadable in batch.unreadable.items():
+                entry = self.messages.setdefault(name, MessageLedger())
+                entry.unreadable += unreadable
+                entry.empty += batch.empty.get(name, 0)
 
     def copy_recent(self) -> list[BatchMetrics]:
         """Return the metrics of recent batches, newest last."""
@@ -57,6 +62,11 @@ class QueryRecord:
         """Return the ledger of each stream."""
         with self._lock:
             return {name: replace(entry) for name, entry in self.ledger.items()}
+
+    def copy_messages(self) -> dict[str, MessageLedger]:
+        """Return the messages of each stream that are no rows."""
+        with self._lock:
+            return {name: replace(entry) for name, entry in self.messages.items()}
 
 
 class RunningQuery:
@@ -110,6 +120,11 @@ class RunningQuery:
     def ledger(self) -> dict[str, Ledger]:
         """Rows of each stream that arrived, were kept, shed or late since the query was started."""
         return self._record.copy_ledger()
+
+    @property
+    def messages(self) -> dict[str, MessageLedger]:
+        """Messages that are no rows, by stream that is read as messages: unreadable ones and those without a value."""
+        return self._record.copy_messages()
 
     @property
     def decisions(self) -> list[SheddingDecision]:

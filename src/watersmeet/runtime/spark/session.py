@@ -24,15 +24,21 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped] # publishes no types
-from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
 from watersmeet.planner.spark_forecast import DEFAULT_HEAP_BYTES, SparkMachine
-from watersmeet.runtime.buckets.state_store import LiveRuns, cached_runs, remove_run
+from watersmeet.runtime.buckets.state_store import NO_LIVE_RUNS, LiveRuns, cached_runs, remove_run
 from watersmeet.runtime.java import check_java
+from watersmeet.runtime.spark.client import (
+    Py4JError,
+    application_id,
+    count_cores,
+    read_context,
+    read_master,
+    session_id,
+)
 from watersmeet.runtime.spark.local_files import choose_file_system
 from watersmeet.runtime.spark.spark_errors import SparkError
 from watersmeet.runtime.spark.versions import (
@@ -41,7 +47,6 @@ from watersmeet.runtime.spark.versions import (
     current_traits,
     idle_gateway,
     notice_ended_java,
-    session_id,
     start_context,
 )
 
@@ -195,6 +200,8 @@ def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
     """
     if SparkSession.getActiveSession() is not None or active_context() is not None:
         return False
+    from pyspark import SparkConf
+
     conf = SparkConf().setAll(list(choose_settings(settings).items()))
     with _report_failed_start(Path(log.name)):
         start_context(conf, log)
@@ -258,7 +265,7 @@ def check_session(spark: SparkSession, *, streaming: bool) -> None:
         return
     changes = {_PROVIDER: ROCKSDB}
     if _has_too_many_partitions(spark):
-        changes[PARTITIONS] = str(spark.sparkContext.defaultParallelism)
+        changes[PARTITIONS] = str(count_cores(spark))
     calls = "; ".join(f'spark.conf.set("{name}", "{value}")' for name, value in changes.items())
     raise InputError(
         f"a streaming query keeps its state in RocksDB, but {_PROVIDER} of this session is "
@@ -273,10 +280,10 @@ def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
     A finite query in a local session then uses one partition per core. The state partitions of a streaming query always
     follow the setting, so a warning names the value to use, once per session.
     """
-    setting, cores = int(spark.conf.get(PARTITIONS) or 200), spark.sparkContext.defaultParallelism
-    if not _has_too_many_partitions(spark):
+    setting, cores = int(spark.conf.get(PARTITIONS) or 200), count_cores(spark)
+    if cores is None or not _has_too_many_partitions(spark):
         return setting
-    if not streaming and is_local(str(spark.sparkContext.master)):
+    if not streaming and is_local(read_master(spark)):
         return cores
     costs = f"every batch opens {setting} state stores" if streaming else f"the query runs as {setting} tasks"
     if is_first_time(spark, f"warn that {costs}"):
@@ -299,11 +306,12 @@ def _count_own_frames() -> int:
 
 
 def _has_too_many_partitions(spark: SparkSession) -> bool:
-    """Return whether the shuffle partitions far exceed the cores."""
+    """Return whether the shuffle partitions far exceed the cores, as far as this process knows them."""
     # Dynamic allocation adds cores when they are needed.
     if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return False
-    return int(spark.conf.get(PARTITIONS) or 200) > MAX_PARTITIONS_PER_CORE * spark.sparkContext.defaultParallelism
+    cores = count_cores(spark)
+    return cores is not None and int(spark.conf.get(PARTITIONS) or 200) > MAX_PARTITIONS_PER_CORE * cores
 
 
 def is_local(master: str) -> bool:
@@ -313,11 +321,6 @@ def is_local(master: str) -> bool:
     (True, False, False)
     """
     return master.startswith("local") and "cluster" not in master
-
-
-def application_id(spark: SparkSession) -> str:
-    """Return the id of the session's application."""
-    return str(spark.sparkContext.applicationId)
 
 
 #: Actions that were already done, by application and session.
@@ -340,7 +343,12 @@ _sessions: dict[tuple[str, str], SparkSession] = {}
 
 
 def remove_ended_runs(spark: SparkSession, directories: tuple[Path, ...]) -> LiveRuns:
-    """Remove the caches of ended runs in these directories; return the active runs of the session's application."""
+    """Remove the caches of ended runs in these directories; return the active runs of the session's application.
+
+    A server of Spark Connect has other clients, whose runs are unknown here. So nothing is removed there.
+    """
+    if read_context(spark) is None:
+        return NO_LIVE_RUNS
     # List the caches before the active runs: a run is active before its tasks cache anything.
     cached = {run for local in directories for run in cached_runs(local)}
     live = LiveRuns(frozenset(_list_active_runs(spark)), time.time())

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped] # publishes no types
 from pyspark.errors import PySparkException
 
 from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError, abbreviate
+from watersmeet.runtime.spark.client import Py4JError, Py4JJavaError, Py4JNetworkError
 
 #: Errors of Spark itself, and the loss of its Java process.
 SPARK_FAILURES = (PySparkException, Py4JError, ConnectionError)
@@ -83,6 +83,13 @@ _KNOWN_FAILURES = (
         r"\[PATH_NOT_FOUND\] Path does not exist: (?:file:(?://)?)?(?P<path>[^\n]+?)\.(?:\s|$)",
         'there is no file or directory "{path}"',
         "check the path of the source",
+        InputError,
+    ),
+    _failure(
+        r"\[USER_RAISED_EXCEPTION\] (?P<problem>stream \"[^\n]*: a message cannot be read: [^\n]*?)"
+        r"(?:\s+SQLSTATE|\n|\Z)",
+        "{problem}",
+        'with on_error = "skip" or "divert" the query continues without such messages',
         InputError,
     ),
     _failure(

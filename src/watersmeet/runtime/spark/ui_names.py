@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from watersmeet.algebra.expressions import has_aggregate
 from watersmeet.algebra.query import Query, SelectItem
 from watersmeet.errors import abbreviate
+from watersmeet.runtime.spark.client import read_context
 from watersmeet.sql.parsing import parse
 
 _PREFIX = "watersmeet: "
@@ -51,8 +51,15 @@ def _is_aggregation(query: Query) -> bool:
 
 
 @contextmanager
-def describe_jobs(context: SparkContext, what: str) -> Iterator[None]:
-    """Show a description for the jobs that this thread starts in this context; restore the caller's own afterwards."""
+def describe_jobs(spark: SparkSession, what: str) -> Iterator[None]:
+    """Show a description for the jobs that this thread starts in a session; restore the caller's own afterwards.
+
+    A session of Spark Connect has no descriptions.
+    """
+    context = read_context(spark)
+    if context is None:
+        yield
+        return
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, ui_name(what))
     try:
