@@ -11,6 +11,8 @@ from hypothesis import settings
 
 # Measured CPU time differs between runs. Tests of rehearsals switch them on.
 os.environ.setdefault("WATERSMEET_REHEARSAL", "off")
+# Runs of a test must not correct the forecasts of the next one.
+os.environ.setdefault("WATERSMEET_LEARNING", "off")
 
 # Without bytecode on disk, each of the processes that the tests and Spark start would compile all packages again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

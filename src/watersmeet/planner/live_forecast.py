@@ -20,10 +20,13 @@ from typing import NamedTuple
 from watersmeet.planner.controller import MachineFit
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.live_report import ComparedFigure, FailedAssumption, LiveReport, Verdict
+from watersmeet.planner.spark_forecast import NO_CORRECTION, SparkCorrection
 from watersmeet.units import format_count, format_duration, format_percent, format_rate
 
 #: Number of recent batches that a forecast uses.
 RECENT_BATCHES = 12
+#: Batches of a run from which costs are learned.
+MIN_LEARNED_BATCHES = 3
 #: Pairs of batches whose growth is extrapolated, and the growth per batch that counts.
 GROWTH_PAIRS, MIN_GROWTH = 3, 1.03
 #: Batches after the last one that have to fit if the rate continues to grow.
@@ -75,6 +78,8 @@ class FirstForecast:
     row_s: float = 1e-6
     result_s: float = 1e-6
     is_known: bool = True
+    cores: int = 1
+    correction: SparkCorrection = NO_CORRECTION
 
     @classmethod
     def of(cls, about: Explanation) -> FirstForecast:
@@ -100,6 +105,8 @@ class FirstForecast:
             fixed_s=fixed_s,
             row_s=max(row_s, 1e-9),
             result_s=max(result_s, 1e-9),
+            cores=1 if batch is None else batch.cores,
+            correction=NO_CORRECTION if batch is None else batch.correction,
         )
 
 
@@ -257,6 +264,26 @@ class LiveForecast:
             yield from _contradict(
                 "time per row and batch", expected_s / len(self.batches), took_s / len(self.batches), format_duration
             )
+
+    @property
+    def mean_batch(self) -> tuple[float, float, float] | None:
+        """Mean seconds of the last batches: predicted for the driver, predicted for the tasks, and measured.
+
+        The predictions are for the rows that came, by the costs of the profile alone. None without enough batches.
+        """
+        first, count = self.first, len(self.batches)
+        if count < MIN_LEARNED_BATCHES or not first.is_known:
+            return None
+        tasks_s = sum(self._predict_tasks_s(each) for each in self.batches) / count
+        measured_s = sum(each.took_s for each in self.batches) / count
+        return first.fixed_s / first.correction.driver, tasks_s / first.correction.tasks, measured_s
+
+    def _predict_tasks_s(self, batch: LiveBatch) -> float:
+        """Predict the tasks of a batch by the first forecast. Its seconds per row include the matches it expected."""
+        first, rate = self.first, sum(self.first.rows_per_s.values())
+        expected_out = first.rows_out_per_s / rate * batch.rows_in if rate else 0.0
+        more_out = first.correction.tasks * first.result_s * (batch.rows_out - expected_out)
+        return max(0.0, batch.rows_in * first.row_s + more_out)
 
     @property
     def _rates(self) -> list[float]:

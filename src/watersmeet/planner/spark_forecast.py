@@ -7,7 +7,7 @@ depend on the rows. Matches per row are those of the current rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from watersmeet.operators.window_join.config import JoinConfig
@@ -46,6 +46,22 @@ class SparkMachine:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkCorrection:
+    """Measured divided by predicted time of driver and tasks, in so many recorded runs on this machine."""
+
+    driver: float = 1.0
+    tasks: float = 1.0
+    runs: int = 0
+
+    def __str__(self) -> str:
+        runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
+        return f"corrected by {runs} on this machine: driver ×{self.driver:.2f}, tasks ×{self.tasks:.2f}"
+
+
+NO_CORRECTION = SparkCorrection()
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPart:
     """Wall time of one part of a micro-batch, and the rows that it handles."""
 
@@ -68,6 +84,7 @@ class SparkForecast:
     jvm_bytes: float
     worker_bytes: float
     start_s: float = START_S
+    correction: SparkCorrection = NO_CORRECTION
 
     @property
     def micro_batch_s(self) -> float:
@@ -114,6 +131,7 @@ class SparkForecast:
                 "worker_bytes": self.worker_bytes,
             },
             "start_s": self.start_s,
+            "correction": asdict(self.correction),
         }
 
     def describe(self) -> list[str]:
@@ -122,6 +140,7 @@ class SparkForecast:
         return [
             f"micro-batch every {format_duration(self.trigger_s)}: {format_duration(self.micro_batch_s)}"
             f" for {format_count(self.rows_in)} rows",
+            *([str(self.correction)] if self.correction.runs else []),
             *(
                 f"  {part.name:<32} {format_duration(part.wall_s):>19}  {format_count(part.rows):>13} rows"
                 for part in self.parts
@@ -145,6 +164,7 @@ def forecast_micro_batch(
     shuffle: Shuffle | None,
     trigger_s: float,
     machine: SparkMachine,
+    correction: SparkCorrection = NO_CORRECTION,
 ) -> SparkForecast:
     """Forecast a steady micro-batch of a plan whose cost includes Spark's operators."""
     streams = config.stream_inputs
@@ -161,9 +181,10 @@ def forecast_micro_batch(
         seconds[part] += operator.cpu_per_s * trigger_s
         if part != "join":
             rows[part] = operator.rows_per_s * trigger_s
-    parts = [BatchPart("driver", profile.spark.driver_s, 0.0)]
+    fixed_s = profile.spark.driver_s * correction.driver
+    parts = [BatchPart("driver", fixed_s, 0.0)]
     parts += [
-        BatchPart(name, spent / max(1, parallel.get(name, bucket_cores)), rows.get(name, 0.0))
+        BatchPart(name, correction.tasks * spent / max(1, parallel.get(name, bucket_cores)), rows.get(name, 0.0))
         for name, spent in seconds.items()
     ]
     copies = {} if shuffle is None else shuffle.copies
@@ -176,9 +197,10 @@ def forecast_micro_batch(
         cores=machine.cores,
         rows_in=rows_in,
         parts=tuple(parts),
-        fixed_s=profile.spark.driver_s,
+        fixed_s=fixed_s,
         shuffled_rows=rows.get("shuffle", 0.0),
         driver_bytes=DRIVER_BASE_BYTES,
         jvm_bytes=machine.heap_bytes,
         worker_bytes=WORKER_BASE_BYTES + WORKER_BYTES_PER_BATCH_BYTE * batch_bytes / bucket_cores + state_bytes,
+        correction=correction,
     )

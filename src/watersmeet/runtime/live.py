@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from watersmeet.calibration.spark_runs import SparkRun, add_run, is_learning
 from watersmeet.errors import InputError, WatersmeetError
 from watersmeet.events import LOGGER, log_event
 from watersmeet.files import read_text_file, write_atomically
@@ -69,6 +70,12 @@ class LiveWatch:
         report = self.report
         if self.checkpoint is not None and report is not None and report.batch >= 0:
             write_atomically(report_path(self.checkpoint), json.dumps(report.to_dict()).encode())
+
+    def learn(self) -> None:
+        """Add the run to the record of this machine, from which later forecasts of micro-batches learn."""
+        mean = None if self._forecast is None else self._forecast.mean_batch
+        if mean is not None and self._forecast is not None and is_learning():
+            add_run(SparkRun(self._forecast.first.cores, *mean))
 
 
 def forecast_run(explain: Callable[[], Explanation]) -> FirstForecast:

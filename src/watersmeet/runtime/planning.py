@@ -23,6 +23,7 @@ from watersmeet.algebra.expressions import conjuncts
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.calibration.profiles import current_profile
+from watersmeet.calibration.spark_runs import load_correction
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
@@ -171,6 +172,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
         about.shuffle,
         trigger_s or DEFAULT_TRIGGER_S,
         machine,
+        load_correction(machine.cores),
     )
     return replace(about, micro_batch=forecast)
 

@@ -117,7 +117,7 @@ WORKLOADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SparkRun:
+class SteadyRun:
     """Steady batches of one run: seconds per batch, rows in and out, and peak memory of one worker."""
 
     batch_s: tuple[float, ...]
@@ -189,7 +189,7 @@ def measure_workload(spark: SparkSession, workload: SparkWorkload) -> SparkForec
     )
 
 
-def _sustained_rows_per_s(usual: SparkRun, larger: SparkRun, trigger_s: float) -> float:
+def _sustained_rows_per_s(usual: SteadyRun, larger: SteadyRun, trigger_s: float) -> float:
     """Return the rate at which the line through both runs reaches the trigger interval."""
     per_row_s = max((larger.median_s - usual.median_s) / (larger.rows_in - usual.rows_in), 1e-9)
     return max(0.0, usual.rows_in + (trigger_s - usual.median_s) / per_row_s) / trigger_s
@@ -201,14 +201,14 @@ def _write_streams(place: Path, workload: SparkWorkload, factor: float) -> dict[
     return {stream: wm.stream(place / stream, time="ts", follow=True, files_per_batch=1) for stream in workload.streams}
 
 
-def _run(spark: SparkSession, workload: SparkWorkload, streams: Mapping[str, wm.Stream], place: Path) -> SparkRun:
+def _run(spark: SparkSession, workload: SparkWorkload, streams: Mapping[str, wm.Stream], place: Path) -> SteadyRun:
     with watch_largest_worker() as largest:
         running = wm.start(
             workload.query, streams, format="noop", checkpoint=place, trigger="availableNow", session=spark
         )
         running.await_termination()
     steady = list_batches(running.spark_query)[:BATCHES][-STEADY_BATCHES:]
-    return SparkRun(
+    return SteadyRun(
         tuple(each.trigger_ms / 1e3 for each in steady),
         statistics.mean(sum(each.arrived.values()) for each in steady),
         statistics.mean(each.results for each in steady),
@@ -222,7 +222,7 @@ _SAMPLE_INTERVAL_S = 0.2
 
 @dataclass
 class LargestWorker:
-    """The most memory that one of Spark's Python workers has held."""
+    """The most memory that one of Spark's Python workers has held; pages in common are divided among processes."""
 
     size_bytes: float = 0.0
 
@@ -233,7 +233,7 @@ class LargestWorker:
                 parent = process.parent()
                 is_forked = parent is not None and parent.pid != os.getpid() and "python" in parent.name()
                 if is_forked and "python" in process.name():
-                    self.size_bytes = max(self.size_bytes, float(process.memory_info().rss))
+                    self.size_bytes = max(self.size_bytes, float(process.memory_full_info().pss))
             except psutil.Error:  # it has ended since it was listed
                 continue
 

@@ -208,6 +208,7 @@ def _record_batches(
             if controller is not None:
                 controller.process_batch(batch)
     watch.save()
+    watch.learn()
     log_run_ended(record.rows_out, {name: asdict(entry) for name, entry in record.copy_ledger().items()})
 
 
