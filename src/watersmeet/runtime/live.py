@@ -90,7 +90,7 @@ def forecast_run(explain: Callable[[], Explanation]) -> FirstForecast:
 def measure_batch(metrics: BatchMetrics, before: BatchMetrics | None, trigger_s: float | None) -> LiveBatch | None:
     """Return the measurements that a forecast needs; None if the interval in which the rows arrived is unknown.
 
-    Without a trigger interval, it is the time by which the batch advances the largest event time.
+    The interval is `trigger_s`, or else the time by which the batch advances the largest event time.
     """
     interval_s = trigger_s
     if interval_s is None:

@@ -4,7 +4,7 @@ The log is a directory next to the checkpoint. State is the windows, whatever th
 two batches without migration. Every batch has an entry, and the first writer decides. The driver writes a new plan.
 Once the batch runs, any of its tasks may write the plan of the previous batch. An entry is written atomically and never
 changed. So all tasks of a batch and of its replay use the same plan, even in a race, and shed the same rows. A plan
-with another seed would shed other rows at the same rate, which has no use; it is refused.
+with another seed is refused: it would shed other rows at the same rate.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _MAX_DIGITS = 18
 class ValueRanges:
     """Ranges of the value `conditions[0].left` of input `placed`; rows of input `spread` have bounds on it.
 
-    Range r contains the codes from `boundaries[r - 1]` up to, but without, `boundaries[r]`.
+    Range r contains the codes from `boundaries[r - 1]` up to, but not including, `boundaries[r]`.
     """
 
     placed: int
@@ -130,8 +130,8 @@ def choose_boundaries(
 ) -> SampledRanges | None:
     """Return a partition into `share` ranges and what it costs the sampled rows.
 
-    There is none if an input has no rows, or if no condition may be used. There is none either if the values are so
-    skewed that a range would have more than one and a half times its share of the rows.
+    There is none in three cases: an input has no rows; no condition may be used; or the values are so skewed that a
+    range would have more than one and a half times its share of the rows.
 
     `is_complete` means that the tables have all rows.
     """

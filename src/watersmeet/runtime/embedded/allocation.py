@@ -158,7 +158,7 @@ def collect_within_limits(
 
 
 def _is_unsized(source: JoinInput) -> bool:
-    """Return whether a window's rows do not follow from its length or its limit alone."""
+    """Return whether the number of rows in a window depends on more than its length or its limit of rows."""
     window = source.window
     return window is None or (window.fixed_length_us is None and window.row_limit is None)
 
