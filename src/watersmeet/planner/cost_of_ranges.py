@@ -28,6 +28,8 @@ _SEARCHED_BLOCKS = 3.0
 _TESTED_PER_ENTRY = 2.0
 #: Cost of sorting a row by value, in updates of a run.
 _SORTS_PER_UPDATE = 1.0
+#: Fixed cost of sorting the new rows of a stream, whatever their number, in batches of probes of a run.
+_BATCHES_PER_SORT = 12.0
 
 
 def predict_ranges(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> JoinPrediction:
@@ -64,8 +66,11 @@ class RangesModel(RunsModel):
 
     def upkeep_costs(self) -> list[OperatorCost]:
         """Return the cost of building sorted runs: that of runs, and a sort by value."""
-        return [
-            replace(each, name=each.name.replace("as runs", "as sorted runs"), cpu_per_s=each.cpu_per_s * factor)
-            for each in super().upkeep_costs()
-            for factor in (1.0 + _SORTS_PER_UPDATE if each.name.startswith("store ") else 1.0,)
-        ]
+        costs = []
+        for each in super().upkeep_costs():
+            is_store = each.name.startswith("store ")
+            seconds = each.cpu_per_s * (1.0 + _SORTS_PER_UPDATE) if is_store else each.cpu_per_s
+            if is_store:
+                seconds += _BATCHES_PER_SORT * self.profile.probe_batch_s / self.batches.batch_s
+            costs.append(replace(each, name=each.name.replace("as runs", "as sorted runs"), cpu_per_s=seconds))
+        return costs

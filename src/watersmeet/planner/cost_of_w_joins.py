@@ -21,7 +21,8 @@ References: Hammad, Aref, Elmagarmid, sections 3 to 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -43,6 +44,9 @@ Floats = NDArray[np.float64]
 
 #: Number of points that times are averaged over.
 _POINTS = 128
+
+#: Draws of the lengths of buffers, in standard deviations, and the number of orders that costs are averaged over.
+_NOISE, _MAX_ORDERS = np.random.default_rng(1).standard_normal((48, 64)), 4
 
 #: Maximum number of streams that decide how far the watermark is behind; the others have shorter gaps.
 _SLOWEST_STREAMS = 6
@@ -85,12 +89,17 @@ class WJoinScan:
     def predict(self, config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> JoinPrediction:
         """Predict the cost of an algorithm with this scan."""
         model = WJoinModel(config, workload, profile, plan, self)
-        probes = []
+        probes, comparisons_per_s = [], 0.0
         for i in config.stream_inputs:
-            loops = model.loops(i)
-            cpu_per_s = workload.inputs[i].kept_per_s.value * model.loops_s(loops)
-            probes.append(probe_cost(config, workload, (i, *(loop.target for loop in loops)), cpu_per_s))
-        return JoinPrediction(plan, (*model.upkeep_costs(), *probes))
+            rate, seconds, orders = workload.inputs[i].kept_per_s.value, 0.0, model.likely_orders(i)
+            for order, share in orders.items():
+                loops = model.loops(i, order)
+                seconds += share * model.loops_s(loops)
+                comparisons_per_s += rate * share * sum(loop.compared for loop in loops)
+            probes.append(
+                probe_cost(config, workload, (i, *max(orders, key=lambda each: orders[each])), rate * seconds)
+            )
+        return JoinPrediction(plan, (*model.upkeep_costs(), *probes), comparisons_per_s=comparisons_per_s)
 
 
 NESTED_SCAN = WJoinScan()
@@ -110,15 +119,31 @@ class WJoinModel:
     plan: Plan
     scan: WJoinScan
 
-    def loops(self, origin: int) -> list[LoopWork]:
-        """Return the loops of an origin, from the outermost one.
+    def likely_orders(self, origin: int) -> dict[tuple[int, ...], float]:
+        """Return the orders of the loops of an origin, each with the share of its new rows.
+
+        A sweep orders its loops by the rows in their buffers at the time. Buffers of similar lengths change places.
+        """
+        if not self.scan.is_sweep:
+            return {tuple(self._order(origin)): 1.0}
+        others = [i for i in range(len(self.config.inputs)) if i != origin]
+        lengths = np.array([self._mean_buffer_rows[i] for i in others])
+        drawn = Counter(
+            tuple(sorted(others, key=lambda i, rows=rows: (self._reach_s[i], rows[others.index(i)])))  # type: ignore[misc]
+            for rows in lengths + np.sqrt(lengths) * _NOISE[:, others]
+        ).most_common(_MAX_ORDERS)
+        total = sum(times for _, times in drawn)
+        return {order: times / total for order, times in drawn}
+
+    def loops(self, origin: int, order: Sequence[int] | None = None) -> list[LoopWork]:
+        """Return the loops of an origin, from the outermost one, in the most likely order if none is given.
 
         Each point is a new row and one row of each stream chosen so far, by its age. `partials` are the combinations
         per new row that a point stands for.
         """
         found: list[LoopWork] = []
         ages: dict[int, Floats] = {origin: np.zeros(_POINTS)}
-        partials, order = np.ones(_POINTS), self._order(origin)
+        partials, order = np.ones(_POINTS), self._order(origin) if order is None else order
         for depth, target in enumerate(order):
             known, youngest, oldest = frozenset(ages), *self._period_s(ages, target)
             length = np.maximum(oldest - youngest, 0.0)
@@ -168,8 +193,15 @@ class WJoinModel:
             return order_loops(self.config, origin, along_path=True)[1:]
         if not self.scan.is_sweep:
             return circle
-        lengths = [self._rates[i] * _mean(np.minimum(self._reach_s[i], self._available_s[i])) for i in range(count)]
-        return sorted(circle, key=lambda i: (self._reach_s[i], lengths[i]))
+        return sorted(circle, key=lambda i: (self._reach_s[i], self._mean_buffer_rows[i]))
+
+    @cached_property
+    def _mean_buffer_rows(self) -> list[float]:
+        """Mean rows of each stream in reach of a new row."""
+        return [
+            rate * _mean(np.minimum(reach_s, available_s))
+            for rate, reach_s, available_s in zip(self._rates, self._reach_s, self._available_s, strict=True)
+        ]
 
     def _period_s(self, ages: dict[int, Floats], target: int) -> tuple[Floats, Floats]:
         """Return the least and the largest age of the target's rows that a loop compares."""
