@@ -54,7 +54,7 @@ def test_a_query_whose_batches_take_twice_as_long_corrects_the_next_forecast() -
     assert second.micro_batch is not None
     assert second.micro_batch.correction.runs == 1
     assert "corrected by 1 run on this machine" in str(second)
-    # What is learned is relative to the profile, so a second run does not correct twice.
+    # Learned factors are relative to the profile, so a second run does not correct twice.
     _run_query(second, 2 * first.micro_batch_s)
     assert _explain().micro_batch_s == pytest.approx(2 * first.micro_batch_s, rel=0.05)
 

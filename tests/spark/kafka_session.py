@@ -1,7 +1,7 @@
 """Queries over topics of a real broker, in a process of its own. It prints what they gave, as JSON.
 
-`python kafka_session.py FOLDER`. The first run of the job reads the messages of `FIRST`, the second run those of
-`SECOND`: it continues from the checkpoint, after the broker has been stopped and started again.
+`python kafka_session.py FOLDER`. The first run of the job reads the messages of `FIRST`. The broker is then stopped
+and started again. The second run continues from the checkpoint and reads the messages of `SECOND`.
 """
 
 from __future__ import annotations

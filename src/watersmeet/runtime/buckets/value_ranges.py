@@ -130,8 +130,8 @@ def choose_boundaries(
 ) -> SampledRanges | None:
     """Return a partition into `share` ranges and what it costs the sampled rows.
 
-    There is none in three cases: an input has no rows; no condition may be used; or the values are so skewed that a
-    range would have more than one and a half times its share of the rows.
+    There is none if an input has no rows or no condition may be used. Skewed values have none, too, if a range would
+    have more than one and a half times its share of the rows.
 
     `is_complete` means that the tables have all rows.
     """
