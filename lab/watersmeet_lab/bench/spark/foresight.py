@@ -182,14 +182,14 @@ def measure_workload(spark: SparkSession, workload: SparkWorkload) -> SparkForec
         about.micro_batch.micro_batch_s,
         usual.median_s,
         about.micro_batch.sustained_rows_per_s,
-        _sustained_rows_per_s(usual, larger, workload.trigger_s),
+        estimate_sustained_rate(usual, larger, workload.trigger_s),
         about.micro_batch.worker_bytes,
         usual.worker_bytes,
         max(usual.batch_s) / min(usual.batch_s),
     )
 
 
-def _sustained_rows_per_s(usual: SteadyRun, larger: SteadyRun, trigger_s: float) -> float:
+def estimate_sustained_rate(usual: SteadyRun, larger: SteadyRun, trigger_s: float) -> float:
     """Return the rate at which the line through both runs reaches the trigger interval."""
     per_row_s = max((larger.median_s - usual.median_s) / (larger.rows_in - usual.rows_in), 1e-9)
     return max(0.0, usual.rows_in + (trigger_s - usual.median_s) / per_row_s) / trigger_s
