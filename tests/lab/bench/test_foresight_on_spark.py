@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -25,7 +26,7 @@ def test_a_file_holds_the_rows_of_one_trigger_interval(workload: SparkWorkload) 
     for factor in (1.0, 3.0):
         table = workload.table(workload.streams[0], 2, factor)
         assert table.num_rows == int(workload.rows_per_s * factor * workload.trigger_s)
-        seconds = pc.divide(table["ts"].cast("int64"), 1_000_000)
+        seconds = pc.divide(table["ts"].cast(pa.int64()), 1_000_000)
         assert pc.min(seconds).as_py() >= 2 * int(workload.trigger_s)
         assert pc.max(seconds).as_py() < 3 * int(workload.trigger_s)
 
