@@ -70,7 +70,7 @@ def test_many_queries_leave_no_more_than_one(spark: SparkSession, tmp_path: Path
     assert max(worker.descriptors for worker in late.workers) <= max(worker.descriptors for worker in early.workers) + 2
     assert max(worker.threads for worker in late.workers) <= max(worker.threads for worker in early.workers) + 2
     assert late.driver_files <= early.driver_files + 1
-    assert late.driver_threads <= early.driver_threads
+    assert late.driver_threads <= early.driver_threads + 1  # a thread of Py4J may not have ended yet
 
 
 def test_only_runs_that_ended_lose_their_cache(spark: SparkSession, tmp_path: Path) -> None:
