@@ -19,6 +19,10 @@ from watersmeet_lab.bench.aggregation_workloads import AGGREGATION_WORKLOADS, Ag
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
 from watersmeet_lab.bench.counting_cost import measure_counting_share
 from watersmeet_lab.bench.duckdb_comparison import compare_with_duckdb
+from watersmeet_lab.bench.foresight.generated import list_generated_cases
+from watersmeet_lab.bench.foresight.measurement import Case, measure_case
+from watersmeet_lab.bench.foresight.real_data import describe_missing_data, list_real_cases
+from watersmeet_lab.bench.foresight.report import format_summary, summarize_forecasts
 from watersmeet_lab.bench.growth import batch_count, measure_growth
 from watersmeet_lab.bench.join_workloads import CommonKeyStreams, JoinWorkload
 from watersmeet_lab.bench.plan_adaptation import measure_adaptation
@@ -203,7 +207,11 @@ def run_benchmarks(
     }
     known = (
         BENCHMARKS
-        | {"growth": partial(_run_growth, scale), "overload": partial(_run_overload_benchmark, scale)}
+        | {
+            "growth": partial(_run_growth, scale),
+            "overload": partial(_run_overload_benchmark, scale),
+            "foresight": partial(_run_foresight, scale),
+        }
         | against_peers
     )
     groups = {ALL: known, PEERS: against_peers}
@@ -212,6 +220,23 @@ def run_benchmarks(
     for chosen in groups.get(name, [name]):
         if chosen not in done:
             yield from known[chosen]()
+
+
+def _run_foresight(scale: float) -> Iterator[BenchmarkFinding]:
+    """Compare forecasts with measurements, on generated and on real streams."""
+    groups: dict[str, Iterator[Case]] = {"generated": list_generated_cases(scale), "real": list_real_cases()}
+    summaries: dict[str, Any] = {}
+    for group, cases in groups.items():
+        found = []
+        for case in cases:
+            found.append(measure_case(case))
+            yield BenchmarkFinding(str(found[-1]), found[-1].to_dict())
+        if found:
+            summaries[group] = summarize_forecasts(found)
+    notice = describe_missing_data()
+    text = "\n".join(format_summary(group, summary) for group, summary in summaries.items())
+    text = text if notice is None else f"{text}\n{notice}"
+    yield BenchmarkFinding(text, {"workload": "foresight", "case": "all", "skipped": notice, **summaries})
 
 
 def _run_growth(scale: float) -> Iterator[BenchmarkFinding]:

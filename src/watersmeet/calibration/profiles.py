@@ -18,15 +18,13 @@ from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
 from watersmeet.calibration import aggregation, batch_overhead, expressions, structures
 from watersmeet.errors import InputError
 from watersmeet.files import read_text_file
+from watersmeet.operators.allocator import keep_freed_memory
 from watersmeet.planner.models.profile import Profile, Structure
 
 _REPEATS, _QUICK_REPEATS = 7, 3
-_LARGE_BATCH_BYTES = 31 << 20  # the GNU allocator adapts to blocks of up to 32 MiB
 _CPU_INFO = Path("/proc/cpuinfo")
 _SHIPPED = "default_profile.json"
 _WHAT_TO_DO = "run `watersmeet calibrate` to measure this machine again, or delete the file to use the shipped profile"
@@ -47,7 +45,7 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
         probed = [structures.measure_probes(kind, load, repeats) for load in probes]
         return structures.fit_structure(probed, [structures.measure_updates(kind, load, repeats) for load in updates])
 
-    _settle_memory()
+    keep_freed_memory()
     of_list, of_hash, of_btree, of_ttree = (measure_structure(kind) for kind in structures.INDEXES)
     report("runs: build and probe")
     of_runs = structures.fit_run_weights(structures.measure_run_points(repeats, quick=quick))
@@ -67,11 +65,6 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
         "early": aggregation.measure_aggregation_weights(repeats, quick=quick),
     }
     return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **named)
-
-
-def _settle_memory() -> None:
-    """Make the allocator keep freed memory, as after a large batch; otherwise small loads pay for fresh pages."""
-    np.empty(_LARGE_BATCH_BYTES, np.uint8)
 
 
 def _source(*, quick: bool) -> str:

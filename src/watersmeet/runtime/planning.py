@@ -10,10 +10,11 @@ The same statistics fill the open parts of a pinned plan (`planner.filling`).
 from __future__ import annotations
 
 import os
+import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.runtime.buckets.bucket_grid import SampledRows, choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
+from watersmeet.sources.feeds import BatchFeed, PathFeed, SparkFeed, TableFeed
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, Estimate, Provenance, StreamStats, stats
 from watersmeet.stats.table_stats import measure_table
@@ -162,6 +163,9 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
         arrivals=ArrivalPattern(trigger_s, is_assumed=False) if engine == "spark" and trigger_s is not None else None,
         rehearse=None if engine == "spark" else _make_rehearsal(bound, sources, sample),
     )
+    if plan is None and default is None and sample.is_complete and not declared_stats and budget is None:
+        key = (str(bound.query), engine, about.profile, sample.arrival_pattern())
+        _chosen_plans.find(key, sample.tables, lambda: about.plan)
     if machine is None or engine != "spark":
         return about
     forecast = forecast_micro_batch(
@@ -177,21 +181,39 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
     return replace(about, micro_batch=forecast)
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownRehearsal:
-    """A rehearsal, and the tables that it ran on."""
+Found = TypeVar("Found")
 
-    tables: tuple[weakref.ref[pa.Table], ...]
-    found: Rehearsal | None
-
-    def ran_on(self, tables: Iterable[pa.Table]) -> bool:
-        return all(reference() is table for reference, table in zip(self.tables, tables, strict=True))
+#: Number of results of each kind that are kept.
+MAX_KNOWN_RESULTS = 64
 
 
-#: Number of rehearsals that are kept.
-MAX_KNOWN_REHEARSALS = 64
+@dataclass(frozen=True)
+class ResultsByTables(Generic[Found]):
+    """Results that were derived from tables, as long as the same tables exist.
 
-_rehearsals: dict[tuple[Any, ...], _KnownRehearsal] = {}
+    The same rows give the same result, so `explain` and a run agree, and a run after `explain` does not plan again.
+    """
+
+    known: dict[tuple[Any, ...], tuple[tuple[weakref.ref[pa.Table], ...], Found]] = field(default_factory=dict)
+
+    def find(self, key: Hashable, tables: Mapping[str, pa.Table], derive: Callable[[], Found]) -> Found:
+        """Return the known result for the key and the tables, or derive it."""
+        full_key = (key, tuple((name, id(table)) for name, table in sorted(tables.items())))
+        references, found = self.known.get(full_key, ((), None))
+        is_known = len(references) == len(tables) and all(
+            reference() is table for reference, table in zip(references, tables.values(), strict=True)
+        )
+        if is_known and found is not None:
+            return found
+        result = derive()
+        self.known[full_key] = tuple(weakref.ref(table) for table in tables.values()), result
+        while len(self.known) > MAX_KNOWN_RESULTS:
+            del self.known[next(iter(self.known))]
+        return result
+
+
+_rehearsals: ResultsByTables[tuple[Rehearsal | None]] = ResultsByTables()
+_chosen_plans: ResultsByTables[Plan] = ResultsByTables()
 
 
 def _make_rehearsal(
@@ -200,30 +222,49 @@ def _make_rehearsal(
     """Return a function that rehearses a plan on the sampled rows; None if a source has no rows."""
     if not rehearses or any(source.schema.name not in sample.tables for source in bound.sources):
         return None
-    streams = {name: source for name, source in sources.items() if isinstance(source, Stream)}
+    rows = {name: source for name in sample.tables if isinstance(source := sources[name], Stream | Relation)}
+    streams = {name: source for name, source in rows.items() if isinstance(source, Stream)}
+    lateness_us = {name: source.lateness_us for name, source in streams.items()}
+    known = {
+        name: batches
+        for name, source in streams.items()
+        if isinstance(source.feed, BatchFeed) and (batches := source.feed.read_known_batches()) is not None
+    }
+    planned_rows, started_s = sample.rows, time.process_time()
+    if known:  # a run reads these batches; planning has seen the first of each
+        tables = {name: known[name].rows if name in known else table for name, table in sample.tables.items()}
+        are_known = all(name in known or _is_complete(source) for name, source in streams.items())
+        sample = build_sample(tables, rows, is_complete=are_known)
 
     def rehearse(plan: Plan) -> Rehearsal | None:
-        lateness_us = {name: source.lateness_us for name, source in streams.items()}
-        # The same rows give the same figures, so that `explain` and a run with a budget agree.
-        key = (str(bound.query), plan, tuple((name, id(table)) for name, table in sorted(sample.tables.items())))
-        known = _rehearsals.get(key)
-        if known is None or not known.ran_on(sample.tables.values()):
-            rows = AvailableRows.in_time_order(sample.tables, sample.times, lateness_us, is_complete=sample.is_complete)
-            references = tuple(weakref.ref(table) for table in sample.tables.values())
-            known = _rehearsals[key] = _KnownRehearsal(references, rehearse_plan(bound, plan, rows))
-            while len(_rehearsals) > MAX_KNOWN_REHEARSALS:
-                del _rehearsals[next(iter(_rehearsals))]
-        return known.found
+        planning_s = time.process_time() - started_s  # a run plans again in the same way
+
+        def derive() -> tuple[Rehearsal | None]:
+            available = AvailableRows.in_time_order(
+                sample.tables,
+                sample.times,
+                lateness_us,
+                is_complete=sample.is_complete,
+                batch_rows={name: batches.batch_rows for name, batches in known.items()},
+                replanning_s=(planning_s if known else 0.0) * count_replannings(planned_rows, sample.rows),
+            )
+            return (rehearse_plan(bound, plan, available),)
+
+        return _rehearsals.find((str(bound.query), plan), sample.tables, derive)[0]
 
     return rehearse
 
 
-def rehearse_plans(
-    bound: BoundQuery, sources: Mapping[str, Stream | Relation], sample: PlanningSample, plans: Iterable[Plan]
-) -> list[Rehearsal | None]:
-    """Rehearse each plan on the same rows; None where rehearsals are switched off or the rows do not suffice."""
-    rehearse = _make_rehearsal(bound, sources, sample)
-    return [None if rehearse is None else rehearse(plan) for plan in plans]
+def count_replannings(planned_rows: int, rows: int) -> int:
+    """Count how often a run in batches is planned again, because its rows have grown.
+
+    >>> count_replannings(200, 1_000), count_replannings(1_000, 100_000)
+    (1, 3)
+    """
+    count, known = 0, max(planned_rows, 1)
+    while (known := max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * known)) <= rows:
+        count += 1
+    return count
 
 
 def predict_shuffle(
@@ -335,7 +376,14 @@ def choose_plan(
         return _fill_pinned_plan(bound, sample, declared_stats, plan)
     if has_too_few_rows(bound, sample, declared_stats) or _has_one_plan(bound):
         return make_default_plan(bound)
-    return explain_sample(bound, sample, declared_stats, engine=engine).plan
+
+    def derive() -> Plan:
+        return explain_sample(bound, sample, declared_stats, engine=engine).plan
+
+    if declared_stats or not sample.is_complete:
+        return derive()
+    key = (str(bound.query), engine, current_profile(), sample.arrival_pattern())
+    return _chosen_plans.find(key, sample.tables, derive)
 
 
 def choose_spark_plan(

@@ -202,6 +202,22 @@ class PathFeed:
         return self._table
 
 
+@dataclass(frozen=True, slots=True)
+class KnownBatches:
+    """All rows of a source in memory, and the number of rows in each of its batches."""
+
+    rows: pa.Table
+    batch_rows: tuple[int, ...]
+
+
+def _is_list_of_tables(source: Iterable[Any]) -> bool:
+    return (
+        isinstance(source, list | tuple)
+        and len(source) > 0
+        and all(isinstance(each, pa.Table | pa.RecordBatch) for each in source)
+    )
+
+
 class BatchFeed:
     """Iterable of batches. Without a declared schema, the first batch is read ahead; it is still delivered first.
 
@@ -217,6 +233,7 @@ class BatchFeed:
         self._peeked: Iterator[pa.Table] | None = None
         self._first: pa.Table | None = None
         self._was_opened = False
+        self._known: KnownBatches | None = None
         self._schema = schema if schema is None or clock is None else add_arrival_field(schema)
 
     def __str__(self) -> str:
@@ -228,6 +245,16 @@ class BatchFeed:
         None if an iterator was consumed before, or if the schema is declared: then nothing is read ahead.
         """
         return None if self.schema is None else self._first
+
+    def read_known_batches(self) -> KnownBatches | None:
+        """Return all batches if the source is a list of tables in memory, which a run reads again; else None."""
+        if self._known is None and self._clock is None and _is_list_of_tables(self._source):
+            try:
+                tables = list(_check_schemas(self._read_batches(iter(self._source)), self.schema))
+            except InputError:
+                return None  # the run reports the error
+            self._known = KnownBatches(pa.concat_tables(tables), tuple(each.num_rows for each in tables))
+        return self._known
 
     @property
     def schema(self) -> pa.Schema:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.operators.protocol import BatchResults, Clock, InputBatch, SavedPart
+from watersmeet.operators.protocol import BatchResults, Clock, InputBatch, SavedPart, exhaust
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import add_relation, iter_join_batch
 from watersmeet.operators.window_join.serialization import WindowPart, list_state_parts, restore_state
@@ -37,6 +37,14 @@ class WindowJoinOperator:
 
     def advance(self, state: JoinState, batches: Mapping[int, InputBatch], clock: Clock) -> BatchResults[JoinState]:
         return iter_join_batch(self.config, state, batches, clock.watermark_us, clock.next_watermark_us)
+
+    def store(self, batches: Mapping[int, InputBatch], clock: Clock) -> JoinState:
+        """Return the state after these rows, without joining them: each input is alone, so no row finds a match."""
+        windows = list(self.empty().inputs)
+        for number, batch in batches.items():
+            _, (alone, _) = exhaust(self.advance(self.empty(), {number: batch}, clock))
+            windows[number] = alone.inputs[number]
+        return JoinState(tuple(windows))
 
     def trim(self, before: JoinState, after: JoinState, clock: Clock) -> JoinState:
         joined_us = self.config.release_before_us(clock.next_watermark_us)

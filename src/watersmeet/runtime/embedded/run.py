@@ -19,6 +19,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.events import log_batch, log_run_ended, log_run_started
 from watersmeet.metrics import BatchMetrics, Ledger, Observer, ignore_metrics, is_notebook, render_ledger_html
+from watersmeet.operators.allocator import keep_freed_memory
 from watersmeet.operators.build import build_operator
 from watersmeet.operators.parallel import cpu_seconds, on_cores
 from watersmeet.operators.protocol import (
@@ -305,6 +306,7 @@ def start_bound_run(
     if pull not in PULLS:
         raise InputError(f'there is no way to pull "{pull}"', hint=f"ways: {', '.join(PULLS)}")
     every_row = _check_evaluation(bound, evaluate)
+    keep_freed_memory()
     planner = None
     if bound.is_aggregation:
         # A starting plan without drop rates is for joins only.

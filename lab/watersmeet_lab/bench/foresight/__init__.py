@@ -1,0 +1,1 @@
+"""Forecasts against measurements: predicted CPU, rows out and state next to those of runs."""
