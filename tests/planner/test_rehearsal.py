@@ -45,7 +45,7 @@ def span_s(streams: dict[str, wm.Stream]) -> float:
 @pytest.mark.parametrize("limit_s", [1000.0, 0.0])
 def test_bursts_do_not_mislead_the_forecast(query: str, limit_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "LIMIT_S", limit_s)  # all rows, or slices
-    monkeypatch.setattr(planning, "_rehearsals", {})
+    monkeypatch.setattr(planning, "_rehearsals", planning.ResultsByTables())
     streams = declare()
     about = wm.explain(query, streams)
     assert about.rehearsal is not None

@@ -20,7 +20,7 @@ from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
 from watersmeet_lab.bench.counting_cost import measure_counting_share
 from watersmeet_lab.bench.duckdb_comparison import compare_with_duckdb
 from watersmeet_lab.bench.foresight.generated import list_generated_cases
-from watersmeet_lab.bench.foresight.measurement import Case, measure_case
+from watersmeet_lab.bench.foresight.measurement import ComparedQuery, measure_case
 from watersmeet_lab.bench.foresight.real_data import describe_missing_data, list_real_cases
 from watersmeet_lab.bench.foresight.report import format_summary, summarize_forecasts
 from watersmeet_lab.bench.growth import batch_count, measure_growth
@@ -224,7 +224,7 @@ def run_benchmarks(
 
 def _run_foresight(scale: float) -> Iterator[BenchmarkFinding]:
     """Compare forecasts with measurements, on generated and on real streams."""
-    groups: dict[str, Iterator[Case]] = {"generated": list_generated_cases(scale), "real": list_real_cases()}
+    groups: dict[str, Iterator[ComparedQuery]] = {"generated": list_generated_cases(scale), "real": list_real_cases()}
     summaries: dict[str, Any] = {}
     for group, cases in groups.items():
         found = []

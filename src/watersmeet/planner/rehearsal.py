@@ -51,8 +51,8 @@ LIMIT_SHARE = 0.05
 SLICES = 20
 #: Fewest slices whose differences give a range.
 MIN_SLICES = 4
-#: A part of a rehearsal is stopped when the rehearsal has taken this many times its limit.
-MAX_OVERRUN = 4.0
+#: A part of a rehearsal is stopped when the rehearsal has taken this many times its limit, and this many seconds.
+MAX_OVERRUN, MIN_STOP_S = 4.0, 1.0
 #: Number of consecutive batches that stand for the others.
 MAX_ROUNDS = 20
 #: Rows of the first, small slices, which show what a row costs.
@@ -600,7 +600,7 @@ class _Stage:
                 batch = next(batches)
             except StopIteration as ended:
                 return cast("tuple[Any, BatchCounters]", ended.value)
-            if self._spent_s() > MAX_OVERRUN * self.limit_s:
+            if self._spent_s() > max(MAX_OVERRUN * self.limit_s, MIN_STOP_S):
                 raise _OutOfTimeError
             yield batch
 

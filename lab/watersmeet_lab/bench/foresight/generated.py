@@ -35,7 +35,7 @@ class GeneratedStream:
 
 @dataclass(frozen=True, slots=True)
 class ForecastCase:
-    """A query over streams that are generated anew for every run.
+    """A query over streams that are generated for every run.
 
     `batch_rows` is the number of rows in a batch of each stream; None: a table, which is one batch.
     """

@@ -28,8 +28,8 @@ MAX_TIMES = 8.0
 RUNS = 3
 
 
-class Case(Protocol):
-    """A query with a name, over streams that `sources` declares anew."""
+class ComparedQuery(Protocol):
+    """A query with a name, over streams that `sources` declares."""
 
     @property
     def name(self) -> str: ...
@@ -143,7 +143,7 @@ class ForecastFinding:
 _SHORT = {"cpu_per_s": "CPU", "rows_out_per_s": "rows out", "state_rows": "state", "state_bytes": "bytes"}
 
 
-def measure_case(case: Case, *, with_regret: bool = True) -> ForecastFinding:
+def measure_case(case: ComparedQuery, *, with_regret: bool = True) -> ForecastFinding:
     """Explain a query, run it, and compare. The first run of a new query also loads kernels, so it is not counted."""
     sources = case.sources()
     span_s = _find_span_s(sources)
@@ -203,7 +203,7 @@ def _compare(about: Explanation, measured: MeasuredRun, span_s: float) -> dict[s
     return found
 
 
-def _measure_regret(case: Case, sources: Sources, about: Explanation) -> tuple[float, Plan]:
+def _measure_regret(case: ComparedQuery, sources: Sources, about: Explanation) -> tuple[float, Plan]:
     """Run the chosen plan and others in turns; return the regret of the chosen one and the fastest plan."""
     plans = [about.plan]
     seen = {describe_plan(about.plan)}
