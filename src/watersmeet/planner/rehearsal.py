@@ -19,7 +19,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -55,7 +55,7 @@ MIN_SLICES = 4
 MAX_OVERRUN, MIN_STOP_S = 4.0, 1.0
 #: Number of consecutive batches that stand for the others.
 MAX_ROUNDS = 20
-#: Rows of the first, small slices, which show what a row costs.
+#: Rows of a pilot slice. The pilot measures the CPU time of a batch and of a row, before slices are chosen.
 PILOT_ROWS = 2_000
 #: Quantile of Student's t distribution for a range of 95 %, by degrees of freedom.
 _STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 6: 2.45, 9: 2.26, 14: 2.14, 19: 2.09, 39: 2.02}
@@ -186,7 +186,7 @@ def rehearse_plan(bound: BoundQuery, plan: Plan, rows: AvailableRows) -> Rehears
     if rows.span_s <= 0 or any(source.schema.name not in rows.tables for source in bound.sources):
         return None
     try:
-        stage = _Stage(bound, plan, rows)
+        stage = _RehearsalRun(bound, plan, rows)
         stage.warm_up()
         return stage.rehearse()
     except (WatersmeetError, _OutOfTimeError):
@@ -197,7 +197,7 @@ class _OutOfTimeError(Exception):
     """A part of a rehearsal takes far too long."""
 
 
-class _Stage:
+class _RehearsalRun:
     """One rehearsal: the operator, its drop boxes, and the rows."""
 
     def __init__(self, bound: BoundQuery, plan: Plan, rows: AvailableRows) -> None:
@@ -206,7 +206,7 @@ class _Stage:
         self.boxes = build_samplers(bound, plan)
         self.evaluates_batches = bound.is_aggregation and bound.query.every_us is None
         self.began, self.started, self.limit_s = time.perf_counter(), time.process_time(), math.inf
-        # A run holds its results, so its memory is fresh; fresh memory takes CPU time.
+        # A run keeps its results, so it allocates memory all the time. The first use of memory takes CPU time.
         self.results: list[pa.RecordBatch] = []
 
     def warm_up(self) -> None:

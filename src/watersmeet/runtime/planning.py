@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -161,7 +161,7 @@ def explain_run(  # noqa: PLR0913 - keyword-only options of a query
         if engine == "spark" and buckets is not None
         else None,
         arrivals=ArrivalPattern(trigger_s, is_assumed=False) if engine == "spark" and trigger_s is not None else None,
-        rehearse=None if engine == "spark" else _make_rehearsal(bound, sources, sample),
+        rehearse=None if engine == "spark" else _make_rehearsal(bound, sources, sample, reads_all_batches=True),
     )
     if plan is None and default is None and sample.is_complete and not declared_stats and budget is None:
         key = (str(bound.query), engine, about.profile, sample.arrival_pattern())
@@ -217,9 +217,12 @@ _chosen_plans: ResultsByTables[Plan] = ResultsByTables()
 
 
 def _make_rehearsal(
-    bound: BoundQuery, sources: SourcesOrStats, sample: PlanningSample
+    bound: BoundQuery, sources: SourcesOrStats, sample: PlanningSample, *, reads_all_batches: bool
 ) -> Callable[[Plan], Rehearsal | None] | None:
-    """Return a function that rehearses a plan on the sampled rows; None if a source has no rows."""
+    """Return a function that rehearses a plan on the sampled rows; None if a source has no rows.
+
+    With `reads_all_batches`, sources that are lists of batches are rehearsed on all of them, as a run reads them.
+    """
     if not rehearses or any(source.schema.name not in sample.tables for source in bound.sources):
         return None
     rows = {name: source for name in sample.tables if isinstance(source := sources[name], Stream | Relation)}
@@ -228,7 +231,9 @@ def _make_rehearsal(
     known = {
         name: batches
         for name, source in streams.items()
-        if isinstance(source.feed, BatchFeed) and (batches := source.feed.read_known_batches()) is not None
+        if reads_all_batches
+        and isinstance(source.feed, BatchFeed)
+        and (batches := source.feed.read_known_batches()) is not None
     }
     planned_rows, started_s = sample.rows, time.process_time()
     if known:  # a run reads these batches; planning has seen the first of each
@@ -265,6 +270,14 @@ def count_replannings(planned_rows: int, rows: int) -> int:
     while (known := max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * known)) <= rows:
         count += 1
     return count
+
+
+def rehearse_plans(
+    bound: BoundQuery, sources: Mapping[str, Stream | Relation], sample: PlanningSample, plans: Iterable[Plan]
+) -> list[Rehearsal | None]:
+    """Rehearse each plan on the same rows; None where rehearsals are switched off or the rows do not suffice."""
+    rehearse = _make_rehearsal(bound, sources, sample, reads_all_batches=False)
+    return [None if rehearse is None else rehearse(plan) for plan in plans]
 
 
 def predict_shuffle(
