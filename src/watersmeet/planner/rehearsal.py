@@ -336,6 +336,7 @@ class _RehearsalRun:
             rows = sum(each.rows for each in found)
             spent_s = self._spent_s()
             if spent_s * (1 + total / max(rows, 1)) < LIMIT_S:
+                self.results = []  # the memory of the run is no longer fresh
                 found = [self._run_rounds(rounds)]
                 break
             if spent_s > max(LIMIT_S, LIMIT_SHARE * sum(each.cpu_s for each in found) * total / max(rows, 1)):
