@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.range_search import (
     SCANNED_PLACES,
+    build_extremes,
     build_zones,
     fill_range_matches,
     find_in_ranges_definition,
@@ -80,14 +81,17 @@ def _fill(
     ordered, places = _sort(columns[0], block_rows)
     zones = [build_zones(each, places) for each in columns[1:]]
     width = int(zone_starts(size)[-1]) if zones else 0
+    extremes = [build_extremes(each, places, block_rows) for each in columns[1:]]
     others = np.array(columns[1:], np.int64).reshape(len(zones), size if zones else 0)
     zone_lows = np.array([low for low, _ in zones], np.int64).reshape(len(zones), width)
     zone_highs = np.array([high for _, high in zones], np.int64).reshape(len(zones), width)
+    largest = np.array([found for found, _ in extremes], np.int64).reshape(others.shape)
+    smallest = np.array([found for _, found in extremes], np.int64).reshape(others.shape)
     first = np.array([start for start, _ in spans], np.int64)
     count = np.array([stop - start for start, stop in spans], np.int32)
     lows = np.array([[low for low, _ in each] for each in bounds], np.int64)
     highs = np.array([[high for _, high in each] for each in bounds], np.int64)
-    near = np.zeros(2 * (-(-size // block_rows)), np.int64)
+    near = np.zeros(4 * (-(-size // block_rows)), np.int64)
     found: list[tuple[int, int]] = []
     probe = 0
     while probe < len(spans):
@@ -95,7 +99,8 @@ def _fill(
         progress = np.zeros(2, np.int64)
         probe = fill_range_matches(
             columns[0], ordered, places, block_rows, others, zone_lows, zone_highs, zone_starts(size),
-            np.arange(size, dtype=np.int32), first, count, lows, highs, 0, probe, near, parents, matches, progress,
+            largest, smallest, np.arange(size, dtype=np.int32), first, count, lows, highs, 0, probe, near, parents,
+            matches, progress,
         )  # fmt: skip
         filled = int(progress[0])
         found += zip(parents[:filled].tolist(), matches[:filled].tolist(), strict=True)
@@ -110,9 +115,9 @@ def test_a_probe_of_many_places_tests_few_entries() -> None:
     parents, matches, progress = np.empty(64, np.int32), np.empty(64, np.int32), np.zeros(2, np.int64)
     assert size > SCANNED_PLACES
     fill_range_matches(
-        values, ordered, places, 1 << 12, nothing, nothing, nothing, zone_starts(size),
+        values, ordered, places, 1 << 12, nothing, nothing, nothing, zone_starts(size), nothing, nothing,
         np.arange(size, dtype=np.int32), np.zeros(1, np.int64), np.array([size], np.int32),
-        np.array([[1000]]), np.array([[1010]]), 0, 0, np.zeros(32, np.int64), parents, matches, progress,
+        np.array([[1000]]), np.array([[1010]]), 0, 0, np.zeros(64, np.int64), parents, matches, progress,
     )  # fmt: skip
     assert progress.tolist() == [11, 11]
 
@@ -122,12 +127,13 @@ def test_zones_skip_rows_that_fail_a_second_inequality() -> None:
     values = np.arange(size, dtype=np.int64)
     ordered, places = _sort(values, size)
     low, high = build_zones(values, places)
+    largest, smallest = build_extremes(values, places, size)
     parents, matches, progress = np.empty(64, np.int32), np.empty(64, np.int32), np.zeros(2, np.int64)
     fill_range_matches(
         values, ordered, places, size, values[None], low[None], high[None], zone_starts(size),
-        np.arange(size, dtype=np.int32), np.zeros(1, np.int64), np.array([size], np.int32),
-        np.array([[0], [39_990]]), np.array([[40_000], [size]]), 0, 0, np.zeros(2, np.int64), parents, matches,
-        progress,
+        largest[None], smallest[None], np.arange(size, dtype=np.int32), np.zeros(1, np.int64),
+        np.array([size], np.int32), np.array([[0], [39_990]]), np.array([[40_000], [size]]), 0, 0,
+        np.zeros(4, np.int64), parents, matches, progress,
     )  # fmt: skip
     assert progress[0] == 11
     assert progress[1] < 64

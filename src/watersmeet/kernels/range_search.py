@@ -6,7 +6,9 @@ each block that overlaps its places. A block inside the range of places holds ma
 probe touches its matches, a logarithm of each block, and the candidates of the two blocks at its ends.
 
 Further values of a row have bounds, too. Zones are ranges of a block with the smallest and the largest such value. A
-probe skips zones that cannot match. A zone of level l has 16^(l + 1) entries.
+probe skips zones that cannot match. A zone of level l has 16^(l + 1) entries. Where values grow together, as the
+ends of intervals do, the largest value up to an entry and the smallest from an entry on are searched first. They cut
+off both ends of the range.
 
 References: Khayyat et al., "Lightning Fast and Space Efficient Inequality Joins", 2015, section 3, for two
 inequalities. The zones take the place of its bit array.
@@ -33,6 +35,7 @@ SCANNED_PLACES = 48
 ZONE_BITS = 4
 ZONE_LEVELS = 4
 _DIGIT_BITS = 11
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def find_in_ranges_definition(
@@ -137,6 +140,24 @@ def build_zones(values: NDArray[np.int64], places: NDArray[np.int32]) -> tuple[N
     return np.concatenate(lows), np.concatenate(highs)
 
 
+def build_extremes(
+    values: NDArray[np.int64], places: NDArray[np.int32], block_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return, by entry, the largest value up to it in its block, and the smallest from it on.
+
+    >>> largest, smallest = build_extremes(np.array([5, 3, 9, 4]), np.arange(4, dtype=np.int32), 2)
+    >>> largest.tolist(), smallest.tolist()
+    ([5, 5, 9, 9], [3, 3, 4, 4])
+    """
+    largest = smallest = values[places]
+    if largest.size:
+        rows = min(block_rows, largest.size)
+        blocks = np.pad(largest, (0, -largest.size % rows), mode="edge").reshape(-1, rows)
+        largest = np.maximum.accumulate(blocks, axis=1).reshape(-1)[: values.size]
+        smallest = np.minimum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)[: values.size]
+    return largest, np.ascontiguousarray(smallest)
+
+
 def zone_starts(entries: int) -> NDArray[np.int64]:
     """Return where each level of zones starts, and the number of all zones.
 
@@ -159,6 +180,8 @@ def zone_starts(entries: int) -> NDArray[np.int64]:
     IN_INT64_2D,
     IN_INT64_2D,
     IN_INT64,
+    IN_INT64_2D,
+    IN_INT64_2D,
     IN_INT32,
     IN_INT64,
     IN_INT32,
@@ -181,6 +204,8 @@ def fill_range_matches(  # noqa: PLR0912, PLR0915 - the innermost loops of a joi
     zone_lows: NDArray[np.int64],
     zone_highs: NDArray[np.int64],
     levels: NDArray[np.int64],
+    largest: NDArray[np.int64],
+    smallest: NDArray[np.int64],
     rows: NDArray[np.int32],
     first: NDArray[np.int64],
     count: NDArray[np.int32],
@@ -196,9 +221,9 @@ def fill_range_matches(  # noqa: PLR0912, PLR0915 - the innermost loops of a joi
     """Write (probe, base + row) for the matches of `probe` and later ones, and return the next probe to continue with.
 
     `values` are in the order of places, and `others[k]` the k-th other value. `lows[0]` and `highs[0]` bound the value,
-    `lows[k + 1]` and `highs[k + 1]` the k-th other. The kernel stops before a probe whose matches do not fit. `near`
-    has the last place of each bound in each block: neighbouring probes have similar bounds. `progress` gets the number
-    of matches, and the number of entries tested.
+    `lows[k + 1]` and `highs[k + 1]` the k-th other. `largest` and `smallest` are the extremes of the others. The kernel
+    stops before a probe whose matches do not fit. `near` has the last four places found in each block: neighbouring
+    probes have similar bounds. `progress` gets the number of matches, and the number of entries tested.
     """
     filled, tested = 0, 0
     entries = ordered.size
@@ -221,9 +246,18 @@ def fill_range_matches(  # noqa: PLR0912, PLR0915 - the innermost loops of a joi
             for block in range(start // block_rows, (stop - 1) // block_rows + 1):
                 left = block * block_rows
                 right = min(left + block_rows, entries)
-                begin = _gallop_to(ordered, left, right, max(near[2 * block], left), low)
-                end = _gallop_past(ordered, begin, right, max(near[2 * block + 1], begin), high)
-                near[2 * block], near[2 * block + 1] = begin, end
+                begin = _gallop_to(ordered, left, right, max(near[4 * block], left), low)
+                end = _gallop_past(ordered, begin, right, max(near[4 * block + 1], begin), high)
+                near[4 * block], near[4 * block + 1] = begin, end
+                for k in range(others.shape[0]):
+                    if lows[k + 1, probe] > _LOWEST and begin < end:
+                        begin = _gallop_to(largest[k], begin, end, max(near[4 * block + 2], begin), lows[k + 1, probe])
+                        near[4 * block + 2] = begin
+                    if highs[k + 1, probe] < _HIGHEST and begin < end:
+                        end = _gallop_past(
+                            smallest[k], begin, end, max(near[4 * block + 3], begin), highs[k + 1, probe]
+                        )
+                        near[4 * block + 3] = end
                 inside = start <= left and right <= stop
                 if others.shape[0] == 0 and inside:
                     if at + end - begin > parents.size:

@@ -27,7 +27,14 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import count_matches
-from watersmeet.kernels.range_search import ZONE_BITS, build_zones, fill_range_matches, sort_blocks, zone_starts
+from watersmeet.kernels.range_search import (
+    ZONE_BITS,
+    build_extremes,
+    build_zones,
+    fill_range_matches,
+    sort_blocks,
+    zone_starts,
+)
 from watersmeet.operators import parallel
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig, ProbeStep
@@ -97,6 +104,8 @@ class SortedRun:
     zone_lows: NDArray[np.int64]
     zone_highs: NDArray[np.int64]
     levels: Int64s
+    largest: NDArray[np.int64]
+    smallest: NDArray[np.int64]
 
 
 def compile_plan(config: JoinConfig, plan: Plan) -> Search:
@@ -154,23 +163,21 @@ class RangeSearch:
             yield from extend_by_run(config, reach, bound, step, count, more)
             return
         lows, highs = _find_bounds(config, reach, bound, ranges)
-        if not step.key_classes and len(bound) > 1:
-            order = _sort_probes(lows[0], highs[0])
-            bound, lows, highs = bound.repeat(order), lows[:, order], highs[:, order]
+        order = _sort_probes(lows[0], highs[0]) if not step.key_classes and len(bound) > 1 else None
         keys = bound.keys[1] if bound.keys is not None else np.zeros(len(bound), np.int64)
         from_us, until_us = find_time_bounds(config, bound, step.target)
         alive_at = bound.latest if bound.latest is not None else from_us
         probes = (keys, from_us, until_us, alive_at)
         checks = _remaining_checks(step, ranges)
-        panes = reach[step.target]
+        panes, searching = reach[step.target], bound if order is None else bound.repeat(order)
         count(step.target, len(bound), 0, 0)
         for number, pane in enumerate(panes.panes):
             path = self._sorted_run(pane, step.key_classes, ranges, probes, lows, highs)
             if path is not None:
                 for parents, matches in _fill_pieces(
-                    path, int(panes.bases[number]), probes, lows, highs, step.target, count
+                    path, int(panes.bases[number]), probes, lows, highs, order, step.target, count
                 ):
-                    yield add_target(config, panes, bound, parents, step.target, matches, more), checks
+                    yield add_target(config, panes, searching, parents, step.target, matches, more), checks
 
     def _usable_ranges(self, config: JoinConfig, reach: Reach, bound: PartialMatches, step: ProbeStep) -> Ranges:
         """Return the conditions that bound the target by bound inputs, by the target's value."""
@@ -311,6 +318,8 @@ def _build_sorted_run(
     main, others = values[order[0]], [values[k] for k in order[1:]]
     ordered, places = _sort_in_parallel(main, block_rows)
     zones = [build_zones(each, places) for each in others]
+    extremes = [build_extremes(each, places, block_rows) for each in others]
+    entries = main.size if others else 0
     levels = zone_starts(main.size)
     width = int(levels[-1]) if others else 0
     return SortedRun(
@@ -320,10 +329,12 @@ def _build_sorted_run(
         main,
         ordered,
         places,
-        np.array(others, np.int64).reshape(len(others), main.size if others else 0),
+        np.array(others, np.int64).reshape(len(others), entries),
         np.array([low for low, _ in zones], np.int64).reshape(len(others), width),
         np.array([high for _, high in zones], np.int64).reshape(len(others), width),
         levels,
+        np.array([largest for largest, _ in extremes], np.int64).reshape(len(others), entries),
+        np.array([smallest for _, smallest in extremes], np.int64).reshape(len(others), entries),
     )
 
 
@@ -376,10 +387,15 @@ def _fill_pieces(
     probes: tuple[Int64s, Int64s, Int64s, Int64s],
     lows: NDArray[np.int64],
     highs: NDArray[np.int64],
+    probe_order: Int32s | None,
     target: int,
     count: CountWork,
 ) -> Iterator[tuple[Int32s, Int32s]]:
-    """Yield (probe, row) of all matches in one pane, in pieces of at most `PIECE_ROWS`, or of one probe."""
+    """Yield (probe, row) of all matches in one pane, in pieces of at most `PIECE_ROWS`, or of one probe.
+
+    Places are found in the order of arrival, in which neighbours have similar times. Values are searched in the order
+    of `probe_order`, which numbers the probes.
+    """
     run, size = path.run, probes[0].size
     first, places = np.empty(size, np.int64), np.empty(size, np.int32)
     total = count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *probes, first, places)
@@ -387,7 +403,10 @@ def _fill_pieces(
         return
     order = np.array(path.order)
     lows, highs = np.ascontiguousarray(lows[order]), np.ascontiguousarray(highs[order])
-    near = np.zeros(2 * (-(-path.ordered.size // path.block_rows)), np.int64)
+    if probe_order is not None:
+        first, places = first[probe_order], places[probe_order]
+        lows, highs = (np.ascontiguousarray(each[:, probe_order]) for each in (lows, highs))
+    near = np.zeros(4 * (-(-path.ordered.size // path.block_rows)), np.int64)
     capacity = min(total, PIECE_ROWS)
     progress = np.zeros(2, np.int64)
     probe = 0
@@ -402,6 +421,8 @@ def _fill_pieces(
             path.zone_lows,
             path.zone_highs,
             path.levels,
+            path.largest,
+            path.smallest,
             run.rows,
             first,
             places,
