@@ -13,13 +13,16 @@ from itertools import chain, combinations
 from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.render import format_expression
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import (
     AggregateConfig,
     build_group_outputs,
     build_join_below,
+    build_layout,
     early_refusal_reason,
 )
+from watersmeet.operators.aggregate.state_size import VALUE_BYTES, compute_state_sizes
 from watersmeet.operators.shed.aggregation import build_shed_config
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, choose_probe_order
@@ -83,12 +86,39 @@ def cost_placement(
         parts.append(OperatorCost(f"store {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
         parts.append(OperatorCost(f"join changes of {alias}", costs[i].join_s, costs[i].changes_per_s))
     # The rows of the result do not depend on the placement, so they follow from single matches.
-    updates = interval_s * sum(cost.results_per_s for cost in input_costs(inputs, (), matches, interval_s, weights))
-    shown = groups_hit(_estimate_groups(config, workload, stats), updates) / interval_s
+    results_per_s = sum(cost.results_per_s for cost in input_costs(inputs, (), matches, interval_s, weights))
+    groups = _estimate_groups(config, workload, stats)
+    shown = groups_hit(groups, interval_s * results_per_s) / interval_s
     parts.append(OperatorCost("emit", shown * EMIT_S, shown))
     state_rows = sum(each.held_rows.value for each in workload.inputs)
-    state_bytes = sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
+    held_groups = groups_hit(groups, estimate_held_combinations(config.join, workload, results_per_s))
+    state_bytes = _estimate_state_bytes(config, workload, inputs, early, held_groups)
     return CostedPlan(plan, PlanCost(tuple(parts), state_rows, state_bytes, shown))
+
+
+def _estimate_state_bytes(
+    config: AggregateConfig, workload: Workload, inputs: list[EarlyInput], early: frozenset[int], groups: float
+) -> float:
+    """Estimate the bytes of window rows, of rows that wait, of entries and their keys, and of groups."""
+    sizes = compute_state_sizes(config, build_layout(config))
+    held = [each.held_rows.value for each in workload.inputs]
+    entries = [
+        min(rows, each.early_groups) if i in early else rows
+        for i, (rows, each) in enumerate(zip(held, inputs, strict=True))
+    ]
+    keys = max(
+        (min(rows, each.early_groups / each.carried) for rows, each in zip(held, inputs, strict=True)), default=0.0
+    )
+    values = sum(held[each.owner] for each in config.extreme_aggregates if each.owner is not None)
+    identities = sum(entries[i] for i in early)
+    return (
+        sum(held) * sizes.row_bytes
+        + sum(entries) * sizes.entry_bytes
+        + keys * sizes.node_bytes
+        + identities * sizes.identity_bytes
+        + groups * sizes.group_bytes
+        + values * VALUE_BYTES
+    )
 
 
 def _estimate_groups(config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats]) -> float:
@@ -193,6 +223,28 @@ class AggregationCosts:
             context.add_engine_cost(context.workload, self._add_selections(context.workload, each)) for each in found
         ]
 
+    def describe_early_groups(self, plan: Plan) -> list[str]:
+        """Describe, for each input that aggregates early, its group columns and the quantities α, m and n of the paper.
+
+        References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", section 6.
+        """
+        config, workload = self.config, self.context.workload
+        early = frozenset(config.join.aliases[alias] for alias in plan.early)
+        lines = []
+        for number in sorted(early):
+            each, source = _build_early_input(config, workload, self.stats, number, early), config.inputs[number]
+            exprs = [*(key for _, key in source.keys), *config.carried[number].attributes]
+            exprs += [expr for _, expr in source.ranges]
+            columns = ", ".join(dict.fromkeys(map(format_expression, exprs))) or "nothing"
+            others = frozenset(range(len(config.inputs))) - {number}
+            matched = workload.matches(config.join, others, number)
+            lines.append(
+                f"{source.alias} groups by {columns}: α = {_format_count(min(each.window_rows, each.early_groups))}"
+                f" for {_format_count(each.window_rows)} rows; a probe matches n ="
+                f" {_format_count(groups_hit(each.carried, matched))} instead of m = {_format_count(matched)}"
+            )
+        return lines
+
     def cost(self, plan: Plan) -> CostedPlan:
         """Cost a pinned plan: the estimates if it drops rows, else the exact aggregation."""
         boxes = build_drop_boxes(self.bound, plan)
@@ -286,6 +338,15 @@ class AggregationCosts:
             each.arg is not None for each in self.config.group_outputs.aggregates
         )
         return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_inputs) + values)
+
+
+def _format_count(count: float) -> str:
+    """Format an estimated number.
+
+    >>> _format_count(1234.4), _format_count(2.04), _format_count(0.012)
+    ('1,234', '2', '0.012')
+    """
+    return f"{count:,.0f}" if count >= 1 else f"{count:.2g}"
 
 
 def _drop_minimum(context: CostingContext, found: Approximation) -> Approximation:

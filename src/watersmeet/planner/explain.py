@@ -526,7 +526,8 @@ def _explain_aggregation(
     chosen = costs.cost(plan) if plan is not None else found[0]
     sheds = bool(chosen.plan.drop)
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
-    notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(describe_placement(bound, chosen.plan))
+    exact_notes = (*describe_placement(bound, chosen.plan), *costs.describe_early_groups(chosen.plan))
+    notes = ("rows are shed: aggregates are estimates",) if sheds else exact_notes
     # The probe orders depend on which inputs aggregate early.
     config = context.config if sheds else build_aggregate_config(bound, chosen.plan).join
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.operators.aggregate import input_window, step
+from watersmeet.operators.aggregate import input_window, step, window_changes
 from watersmeet.operators.aggregate.window_rows import WindowRows
 
 QUERY = """
@@ -46,6 +46,22 @@ def test_time_ranges_of_a_large_batch_give_the_same_groups(
     monkeypatch.setattr(input_window, "MERGE_ROWS", 8)
     assert collect_groups(window, early) == whole
     assert whole
+
+
+@pytest.mark.parametrize("early", [[], ["b"], ["a", "b"]])
+def test_a_discarded_tile_gives_the_same_groups_with_half_the_work(
+    early: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched, groups = {}, {}
+    for least in (1, 1_000_000):
+        monkeypatch.setattr(window_changes, "MIN_DISCARDED_ROWS", least)
+        streams = {name: wm.stream(make_rows(seed), time="ts", unit="us") for name, seed in (("a", 1), ("b", 2))}
+        run = wm.run(QUERY.format(window="TUMBLE 4 SECONDS"), streams, plan=wm.plan(early=early))
+        rows = run.collect().to_pylist()
+        groups[least] = sorted(rows, key=lambda row: (row["as_of"], row["g"]))
+        touched[least] = int(run.tally.touched.sum())
+    assert groups[1] == groups[1_000_000]
+    assert 0 < touched[1] < 0.75 * touched[1_000_000]
 
 
 def test_a_batch_copies_no_rows_that_stay_in_the_window(monkeypatch: pytest.MonkeyPatch) -> None:

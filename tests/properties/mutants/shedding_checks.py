@@ -122,7 +122,7 @@ def check_shedding_costs() -> None:
     exact = wm.explain(EVERY_SECOND, streams).chosen.cost
     estimated = wm.explain(EVERY_SECOND, streams, plan=dropping).chosen.cost
     assert estimated.cpu_per_s > 2 * exact.cpu_per_s
-    assert estimated.state_bytes > 10 * exact.state_bytes  # nearly all of it is combinations
+    assert estimated.state_bytes > 2 * exact.state_bytes  # most of it is combinations
     for plan in (None, dropping):
         here, spark = (
             wm.explain(EVERY_SECOND, streams, plan=plan, engine=engine).chosen.cost for engine in ("embedded", "spark")

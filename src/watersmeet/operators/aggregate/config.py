@@ -123,6 +123,21 @@ class AggregateConfig:
         )
 
     @property
+    def discards_tiles(self) -> bool:
+        """Whether all streams have the same tumbling window, so that all rows of a tile leave at one evaluation.
+
+        References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definition 4.
+        """
+        windows = {self.inputs[number].window for number in self.stream_inputs}
+        return self.every_us is not None and all(
+            len(windows) == 1
+            and each is not None
+            and not each.slides
+            and each.longest_validity_us(self.every_us) < FOREVER_US
+            for each in windows
+        )
+
+    @property
     def extreme_aggregates(self) -> tuple[ExtremeAggregate, ...]:
         """Return MIN and MAX, in the order of their columns in the kernels."""
         places = {extreme.arg: place for place, extreme in enumerate(self.extremes)}

@@ -30,6 +30,7 @@ from watersmeet.operators.aggregate.config import (
 from watersmeet.operators.aggregate.extremes import Extremes
 from watersmeet.operators.aggregate.functions import GroupState, decode_totals, find_function
 from watersmeet.operators.aggregate.snapshots import SnapshotBuilder
+from watersmeet.operators.aggregate.state_size import VALUE_BYTES, compute_state_sizes
 from watersmeet.operators.expressions import evaluate, is_true
 
 Int64s = NDArray[np.int64]
@@ -117,6 +118,12 @@ class ResultSet:
         self.snapshots = SnapshotBuilder(config.result) if config.emits_whole_results else None
         self._output_buffer: EmittedGroups | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the groups, and of their values for MIN and MAX."""
+        groups = self.group_numbering.used * compute_state_sizes(self.config, self.layout).group_bytes
+        return groups + sum(extremes.nodes.used for extremes in self.extremes.values()) * VALUE_BYTES
+
     def number_groups(self, groups: list[Int64s], spanning: list[pa.Array[Any]], rows: int) -> Int64s:
         """Return the group number of each result.
 
@@ -162,6 +169,24 @@ class ResultSet:
             self._record_changes(self.snapshots, instants_us[at], groups, now_sums)
             return []
         return self._emit_changes(instants_us[at], groups, now_sums, then_sums)
+
+    def empty_groups(self, instants_us: Int64s, at: int) -> list[pa.RecordBatch]:
+        """Remove all results from all groups at an instant. Earlier instants have ended."""
+        used, nothing = self.group_numbering.used, np.empty(0, np.int64)
+        groups = np.flatnonzero(self.columns.ints[:used, 0] != 0)
+        ints = np.zeros((groups.size, self.columns.ints.shape[1]), np.int64)
+        ints[:, 0] = -self.columns.ints[groups, 0]
+        for number, extremes in self.extremes.items():
+            self.extremes[number] = extremes.with_values(nothing, nothing, nothing)
+        results = Contributions(
+            groups,
+            np.full(groups.size, at, np.int64),
+            ints,
+            np.zeros((groups.size, self.columns.approx.shape[1])),
+            np.zeros((groups.size, self.columns.pairs.shape[1])),
+            [ExtremeValues(nothing, nothing, nothing, nothing) for _ in self.extremes],
+        )
+        return self.add_results(results, instants_us, -1)
 
     def _update_sums(self, results: Contributions, closing: int) -> EmittedGroups:
         """Add results to the sums; return the groups that changed at finished instants."""

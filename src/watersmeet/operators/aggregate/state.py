@@ -70,11 +70,12 @@ class AggregateState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the windows' rows, without the tables derived from them."""
-        return sum(
+        """Bytes of the windows' rows, of the tables that join them, and of the groups."""
+        rows_bytes = sum(
             input_state.window.nbytes + (0 if input_state.waiting is None else input_state.waiting.nbytes)
             for input_state in self.inputs
         )
+        return rows_bytes + self.tables.nbytes + self.result.nbytes
 
 
 def empty_state(config: AggregateConfig) -> AggregateState:

@@ -30,6 +30,7 @@ from watersmeet.kernels.aggregation.directories import find_nodes, rehash_nodes,
 from watersmeet.operators.aggregate.codes import Interner, OrderCodes
 from watersmeet.operators.aggregate.config import AggregateConfig, ExtremeAggregate, MeasureLayout
 from watersmeet.operators.aggregate.extremes import Extremes
+from watersmeet.operators.aggregate.state_size import VALUE_BYTES, compute_state_sizes
 from watersmeet.operators.aggregate.window_rows import WindowRows
 from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES
 
@@ -82,6 +83,18 @@ class JoinTables:
     def live_entries(self) -> int:
         """Number of entries that count rows."""
         return int(np.count_nonzero(self.entries.rows))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries, keys and identities in use, and of the values of early MIN and MAX."""
+        sizes = compute_state_sizes(self.config, self.layout)
+        values = sum(extremes.nodes.used for _, extremes in self._early_extremes.values())
+        return (
+            self._used * sizes.entry_bytes
+            + int(self.directories.nodes.sum()) * sizes.node_bytes
+            + sum(each.used for each in self._identities if each is not None) * sizes.identity_bytes
+            + values * VALUE_BYTES
+        )
 
     def needs_rebuild(self, window_rows: int) -> bool:
         """Return whether most identities and values belong to rows that have left the windows.

@@ -25,6 +25,8 @@ Int64s = NDArray[np.int64]
 
 #: Results per piece. It bounds memory for any batch, together with the matches of a single row.
 RESULTS_PER_PIECE = 1 << 18
+#: Fewer leaving rows per tile are subtracted.
+MIN_DISCARDED_ROWS = 256
 
 
 def find_window_changes(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[WindowChanges]:
@@ -47,6 +49,75 @@ def apply_window_changes(
 
     `closing` is the number of the instant that ends; −1 leaves the last instant open.
     """
+    shown: list[pa.RecordBatch] = []
+    tile_ends = _find_tile_ends(config, window_changes)
+    after = -1
+    for end in tile_ends.tolist():
+        shown += _join_changes(config, state, _select_entering(window_changes, after, end - 1), instants_us, tally)
+        shown += _discard_tile(config, state, window_changes, instants_us, end)
+        after = end - 1
+    changes = _select_entering(window_changes, after, instants_us.size) if tile_ends.size else window_changes
+    shown += _join_changes(config, state, changes, instants_us, tally)
+    if closing >= 0:
+        shown += state.result.add_results(_empty_contributions(config, state), instants_us, closing)
+    for each in window_changes:
+        tally.inserts[each.number] += each.entering_at.size
+        tally.expirations[each.number] += each.leaving_at.size
+    return shown
+
+
+def _find_tile_ends(config: AggregateConfig, window_changes: list[WindowChanges]) -> Int64s:
+    """Return the numbers of the instants at which a tile is discarded; none if its rows are subtracted one by one.
+
+    A few rows are subtracted faster than a tile is discarded.
+    """
+    if not config.discards_tiles or not window_changes:
+        return np.empty(0, np.int64)
+    leaving = np.concatenate([each.leaving_at for each in window_changes])
+    ends = np.unique(leaving)
+    return ends if ends.size * MIN_DISCARDED_ROWS <= leaving.size else ends[:0]
+
+
+def _select_entering(window_changes: list[WindowChanges], after: int, until: int) -> list[WindowChanges]:
+    """Return the rows that enter at an instant after one and up to another, and no rows that leave."""
+    selected = []
+    for each in window_changes:
+        chosen = np.flatnonzero((each.entering_at > after) & (each.entering_at <= until))
+        nothing = each.leaving.take(slice(0, 0))
+        selected.append(
+            WindowChanges(
+                each.number, each.entering.take(chosen), each.entering_at[chosen], nothing, each.leaving_at[:0], nothing
+            )
+        )
+    return selected
+
+
+def _discard_tile(
+    config: AggregateConfig,
+    state: AggregateState,
+    window_changes: list[WindowChanges],
+    instants_us: Int64s,
+    end: int,
+) -> list[pa.RecordBatch]:
+    """Remove all rows of a tile and empty all groups, without joining them; return the rows of earlier instants."""
+    tables = state.tables
+    shown = state.result.add_results(_empty_contributions(config, state), instants_us, max(end - 1, 0))
+    parts = []
+    for each in window_changes:
+        chosen = np.flatnonzero(each.leaving_at == end)
+        parts.append(tables.build_changes(each.number, -1, each.leaving.take(chosen), each.leaving_at[chosen]))
+    tables.apply(tables.order_changes(parts))
+    return shown + state.result.empty_groups(instants_us, end)
+
+
+def _join_changes(
+    config: AggregateConfig,
+    state: AggregateState,
+    window_changes: list[WindowChanges],
+    instants_us: Int64s,
+    tally: WorkCounters,
+) -> list[pa.RecordBatch]:
+    """Join the changes and add the results to the groups; return the rows of all instants but the last."""
     tables = state.tables
     parts = [tables.build_changes(each.number, -1, each.leaving, each.leaving_at) for each in window_changes]
     parts += [tables.build_changes(each.number, 1, each.entering, each.entering_at) for each in window_changes]
@@ -59,11 +130,6 @@ def apply_window_changes(
                 config, state, changes.instant, JoinedResults._make(each[:found] for each in out)
             )
             shown += state.result.add_results(results, instants_us, -1)
-    if closing >= 0:
-        shown += state.result.add_results(_empty_contributions(config, state), instants_us, closing)
-    for each in window_changes:
-        tally.inserts[each.number] += each.entering_at.size
-        tally.expirations[each.number] += each.leaving_at.size
     return shown
 
 
