@@ -228,6 +228,8 @@ class _RehearsalRun:
             return None  # more rows will arrive, and these do not fill the windows
         pilot_rows = min(PILOT_ROWS, total // (2 * MIN_SLICES))
         is_small = is_complete and total <= MIN_SLICES * PILOT_ROWS
+        if not is_small and next(self._run_slices(MIN_SLICES, pilot_rows), None) is not None:
+            self.started = time.process_time()  # the first slice loads kernels that the warm-up did not need
         pilot = [] if is_small else list(self._run_slices(MIN_SLICES, pilot_rows))
         if not pilot:  # few rows, or warm-ups would read most of them
             return self._rehearse_parts() if is_complete else None
