@@ -20,6 +20,11 @@ GENERATED := tests/properties tests/simulator tests/kernels/test_trees.py tests/
 	tests/spark/test_bench.py tests/spark/test_embedded_equals_spark.py tests/spark/test_spread_aggregation.py \
 	tests/spark/test_streaming.py
 
+# Tests that also run on the oldest version of PySpark with every `make test`: a finite query, and a stream with a restart.
+SHORT_PASS := tests/spark/test_versions.py::test_private_attributes_exist \
+	"tests/spark/test_versions.py::test_finite_tables_give_the_rows_of_the_embedded_engine[aggregation]" \
+	"tests/spark/test_versions.py::test_directories_give_the_same_rows_over_a_restart[join of two]"
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 # Images of Python set this variable. Without bytecode on disk, each of the many Python processes of the demo, the tests
@@ -41,6 +46,7 @@ test: lint types contract kernels ## run all checks and tests; required before a
 	@bash scripts/kafka.sh
 	@$(BIN)/python -m tests.spark.class_archive
 	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) --durations 15 src lab tests </dev/null
+	WATERSMEET_SKIP_MISSING=1 bash scripts/test_spark.sh 4.0 --junit-xml build/short-pass.xml $(SHORT_PASS)
 
 # WATERSMEET_SEED=100000 checks other seeds.
 test-long: kernels ## run the generated tests at twenty times the volume of `make test`, and install the wheel in an empty environment

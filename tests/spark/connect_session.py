@@ -38,6 +38,7 @@ def refuse(name, *_):
 
 sys.meta_path.insert(0, type("Hidden", (), {{"find_spec": staticmethod(refuse)}}))
 """
+NO_ERROR = "no error"
 QUERIES = {"join": JOIN, "aggregation": TOTALS}
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
@@ -64,6 +65,16 @@ def main(folder: Path) -> None:
     streams = {name: wm.stream(folder / name, time="ts", follow=True) for name in TABLES}
     report["refused"] = catch(lambda: wm.on_spark(JOIN, streams, session=spark))
     spark.conf.set(PROVIDER, ROCKSDB)
+    report["without streams"] = catch(lambda: wm.on_spark(JOIN, streams, session=spark))
+    if report["without streams"] == NO_ERROR:
+        run_streaming_queries(spark, streams, folder, report)
+    print(json.dumps(report), flush=True)
+    os._exit(0)  # the server is in the Java process of this one
+
+
+def run_streaming_queries(
+    spark: SparkSession, streams: dict[str, wm.Stream], folder: Path, report: dict[str, Any]
+) -> None:
     for kind, query in QUERIES.items():
         report[f"streaming paths, {kind}"] = run_stream(spark, query, streams, folder / kind)
     write_files(folder, 1)
@@ -72,8 +83,6 @@ def main(folder: Path) -> None:
     report["streaming frames"] = run_stream(spark, JOIN, open_frames(spark, folder), folder / "frames")
     report["bad row"] = catch(lambda: run_stream(spark, JOIN, add_row_without_time(folder), folder / "bad"))
     report["thin client"] = run_thin_client(folder)
-    print(json.dumps(report), flush=True)
-    os._exit(0)  # the server is in the Java process of this one
 
 
 def run_finite_queries(spark: SparkSession) -> dict[str, Any]:
@@ -168,7 +177,7 @@ def catch(call: Any) -> str:
         call()
     except wm.WatersmeetError as error:
         return f"{type(error).__name__}: {error}"
-    return "no error"
+    return NO_ERROR
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from watersmeet.runtime.spark.client import Py4JJavaError, application_id, count
 from watersmeet.runtime.spark.deferred_processor import GroupProcessor, defer_processor
 from watersmeet.runtime.spark.session import is_local
 from watersmeet.runtime.spark.ui_names import describe_jobs, ui_name
+from watersmeet.runtime.spark.versions import refuse_missing_stateful_step
 from watersmeet.version import VERSION
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def map_in_arrow(frame: DataFrame, name: str, function: MapBatches, columns: Str
 def transform_with_state(frame: DataFrame, key: str, processor: GroupProcessor, columns: StructType) -> DataFrame:
     """Return the rows that a processor emits for each group of a streaming frame."""
     spark = frame.sparkSession
+    grouped = frame.groupBy(key)
+    refuse_missing_stateful_step(grouped)
     with use_driver_python(spark):
-        return frame.groupBy(key).transformWithStateInPandas(
+        return grouped.transformWithStateInPandas(
             defer_processor(read_context(spark), processor), columns, "Append", "None"
         )
 

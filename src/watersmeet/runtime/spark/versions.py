@@ -133,6 +133,16 @@ def read_broadcast(number: int) -> Any:
     return _from_id(number).value
 
 
+def refuse_missing_stateful_step(grouped: object) -> None:
+    """Refuse grouped data without stateful steps in Python. The first clients of Spark Connect lack them."""
+    if not hasattr(grouped, "transformWithStateInPandas"):
+        raise InputError(
+            "streaming queries need stateful Python steps, "
+            f"which the client of Spark Connect in PySpark {read_spark_version()} lacks",
+            hint="use a newer PySpark, or a classic session; queries over finite data run here, too",
+        )
+
+
 def session_id(spark: SparkSession) -> str:
     """Return the id of a session. Sessions of one application have different ids."""
     return str(spark._jsparkSession.sessionUUID())
@@ -144,9 +154,11 @@ def java_machine(spark: SparkSession) -> Any:
 
 
 def active_context() -> SparkContext | None:
-    """Return the Spark context of this process, or None."""
-    from pyspark import SparkContext
-
+    """Return the Spark context of this process, or None. An installation of `pyspark-client` has no such class."""
+    try:
+        from pyspark import SparkContext
+    except ImportError:
+        return None
     return SparkContext._active_spark_context
 
 
