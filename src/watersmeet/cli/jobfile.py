@@ -43,7 +43,7 @@ path = "items.csv"
 stats = { rows = 20000 }
 
 [spark]                        # settings of the session, with or without "spark." before them
-jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
+jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 Paths are relative to the job file, not to the current directory.
 """

@@ -455,9 +455,8 @@ class _RehearsalRun:
             STATE_ROWS: Range.around(state.state_rows, held),
             STATE_BYTES: Range.around(state.state_bytes, held),
         }
-        if (
-            not results and share < 1
-        ):  # no result in the slices: with 95 % probability, less than three are expected there
+        if not results and share < 1:
+            # No result in the slices: with a probability of 95 %, less than three are expected there.
             ranges[ROWS_OUT] = Range(0.0, 3 / share / span_s)
         took_s = time.perf_counter() - self.began
         plain = Forecast(MappingProxyType(ranges), MappingProxyType({}))

@@ -101,6 +101,8 @@ def read_codes(expr: Expr, read: ReadColumn, rows: int) -> tuple[Int64s, NDArray
     A row on which the expression raises has no value: its bucket decides whether the error counts.
     """
     values, _ = evaluate_or_null(expr, read, rows)
+    if pa.types.is_null(values.type):  # no row has a value
+        return np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
     valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     codes = encode_range(fill_with_zero(values))
     if codes is None:
