@@ -257,7 +257,17 @@ class _RehearsalRun:
             found = pilot
         long_rows = min(int(limit_s / 2 / row_s), total // 2) if row_s > 0 else 0
         has_time = self._spent_s() < self.limit_s and long_rows > PILOT_ROWS
-        return self._summarize(found, list(self._run_slices(1, long_rows)) if has_time else [])
+        long = list(self._run_slices(1, long_rows)) if has_time else []
+        start = self._measure_start(max(long_rows // 2, PILOT_ROWS)) if self.rows.is_complete else []
+        return self._summarize(found, long, start)
+
+    def _measure_start(self, rows: int) -> list[RehearsedSlice]:
+        """Run a slice and one of twice its size with empty windows, as a run does whose rows are one batch.
+
+        Such a run has few old rows, so its probe order may be one that is slow with full windows.
+        """
+        found = [*self._run_slices(1, rows, is_warm=False), *self._run_slices(1, 2 * rows, is_warm=False)]
+        return found if len(found) == 2 and found[0].rows < found[1].rows else []
 
     def _rehearse_all(self) -> Rehearsal:
         """Run all rows like the run itself. Repeat a short run, and take the median CPU time."""
@@ -407,20 +417,25 @@ class _RehearsalRun:
         state = self._store(self.rows.between(bounds), Clock(-FOREVER_US, ends_us, ends_us))
         return RehearsedSlice(0, 0, 0.0, {}, state.rows, state.nbytes)
 
-    def _summarize(self, found: list[RehearsedSlice], long: list[RehearsedSlice]) -> Rehearsal:
+    def _summarize(
+        self, found: list[RehearsedSlice], long: list[RehearsedSlice], start: list[RehearsedSlice]
+    ) -> Rehearsal:
         """Extrapolate from slices to all rows. CPU time is a fixed part and a part per row."""
         seen, total = sum(each.rows for each in found), self.rows.rows
         results, share = sum(each.results for each in found), seen / total
         rate, factor = results / seen, _spread_between(found, share)
-        measured_s = sum(each.cpu_s for each in found)
-        short_s, short_rows = measured_s / len(found), seen / len(found)
-        row_s = short_s / short_rows
+        short_s, short_rows = sum(each.cpu_s for each in found) / len(found), seen / len(found)
+        row_s, timed = short_s / short_rows, found
         if long and long[0].rows > 2 * short_rows:
             slope_s = (long[0].cpu_s - short_s) / (long[0].rows - short_rows)
             row_s = min(max(slope_s, long[0].cpu_s / long[0].rows / 2), row_s)
         cpu_s = short_s + (total - short_rows) * row_s
+        started_s = _extrapolate_start(start, total)
+        if started_s < cpu_s:  # full windows cost more than the run has
+            cpu_s, timed = started_s, start
+        measured_s = sum(each.cpu_s for each in timed)
         operators: dict[str, float] = {}
-        for each in found:
+        for each in timed:
             for name, seconds in each.operators_s.items():
                 operators[name] = operators.get(name, 0.0) + seconds * cpu_s / measured_s
         last = self._find_last_state()
@@ -482,10 +497,10 @@ class _RehearsalRun:
         spent = sum(each.cpu_s for each in pilot)
         return fixed_s, max(spent - len(pilot) * fixed_s, 0.2 * spent) / max(rows, 1)
 
-    def _run_slices(self, slices: int, slice_rows: int) -> Iterator[RehearsedSlice]:
+    def _run_slices(self, slices: int, slice_rows: int, *, is_warm: bool = True) -> Iterator[RehearsedSlice]:
         """Run contiguous slices, one from each of equal parts of the rows. Yield nothing if warm-ups take too much."""
         total, longest = self.rows.rows, max(self.rows.times.values(), key=lambda each: each.size)
-        if slices * (sum(self._count_warm_up()) + slice_rows) > total:
+        if slices * ((sum(self._count_warm_up()) if is_warm else 0) + slice_rows) > total:
             return
         width = max(1, round(slice_rows * longest.size / total))
         part, rng = longest.size / slices, np.random.default_rng(slices)
@@ -502,7 +517,7 @@ class _RehearsalRun:
                 for at in [np.searchsorted(times, [from_us, before_us])]
             }
             try:
-                found = self._run(self._find_warm_up(bounds, from_us), bounds)
+                found = self._run(self._find_warm_up(bounds, from_us) if is_warm else None, bounds, ends=not is_warm)
             except _OutOfTimeError:
                 return
             yield found
@@ -623,6 +638,16 @@ class _RehearsalRun:
         if box is None or (isinstance(box, RoleSampler) and box.counts_all):
             return batch
         return shed_rows(batch, box, watermark_us)
+
+
+def _extrapolate_start(start: Sequence[RehearsedSlice], rows: int) -> float:
+    """Extrapolate the CPU seconds of a short and a long slice to a number of rows; infinite without slices."""
+    if not start:
+        return math.inf
+    short, long = start
+    mean_s = long.cpu_s / long.rows
+    row_s = min(max((long.cpu_s - short.cpu_s) / (long.rows - short.rows), mean_s / 2), 2 * mean_s)
+    return long.cpu_s + (rows - long.rows) * row_s
 
 
 def _spread_between(found: Sequence[RehearsedSlice], share: float) -> float:
