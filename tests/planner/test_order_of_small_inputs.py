@@ -30,4 +30,5 @@ def test_the_ends_of_a_chain_are_never_combined_first(smallest: str) -> None:
 def _draw_rows(rows: int) -> pa.Table:
     rng = np.random.default_rng(rows)
     times = np.sort(rng.integers(0, 600_000_000, rows))
-    return pa.table({"ts": times, "k": rng.integers(0, 500, rows), "j": rng.integers(0, 500, rows)})
+    keys = {name: pa.array(rng.integers(0, 500, rows)) for name in ("k", "j")}
+    return pa.table({"ts": pa.array(times), **keys})
