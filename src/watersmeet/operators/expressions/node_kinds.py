@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from watersmeet.algebra.arrow_types import is_text
 from watersmeet.algebra.expressions import (
     Between,
     Call,
@@ -94,5 +95,4 @@ def _returns_text(expr: Expr, type_of: ColumnTypes) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_dictionary)
-    return any(test(kind) for test in tests)
+    return is_text(kind) or pa.types.is_dictionary(kind)
