@@ -247,10 +247,10 @@ def _narrow_groups(
         else:
             if low != last:
                 last, start, stop = low, low, low
-            start = _gallop_to(times, low, high, start, from_us[probe])
+            start = gallop_to(times, low, high, start, from_us[probe])
             if ends.size:
-                start = max(start, _gallop_to(ends, low, high, start, alive_at_us[probe]))
-            stop = max(start, _gallop_to(times, low, high, stop, until_us[probe] + 1))
+                start = max(start, gallop_to(ends, low, high, start, alive_at_us[probe]))
+            stop = max(start, gallop_to(times, low, high, stop, until_us[probe] + 1))
         first[probe] = start
         count[probe] = np.int32(stop - start)
         total += stop - start
@@ -258,7 +258,7 @@ def _narrow_groups(
 
 
 @subroutine
-def _gallop_to(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
+def gallop_to(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
     """Return the first place in the sorted range `values[low:high]` whose value is at least `bound`.
 
     The search gallops from `near`.
@@ -273,8 +273,8 @@ def _gallop_to(values: NDArray[np.int64], low: int, high: int, near: int, bound:
             step *= 2
         right = min(right, high)
     else:
-        right = near
-        left = near
+        right = min(near, high)
+        left = right
         while left > low and values[left - 1] >= bound:
             right = left - 1
             left -= step

@@ -29,6 +29,7 @@ from watersmeet.kernels.compile import (
     kernel,
     subroutine,
 )
+from watersmeet.kernels.grouped_run import gallop_to
 
 #: A probe with at most this many places tests each of them.
 SCANNED_PLACES = 48
@@ -53,7 +54,7 @@ def find_in_ranges_definition(
         (probe, place)
         for probe, (first, count) in enumerate(places)
         for place in range(first, first + count)
-        if all(low[probe][0] <= of[place] <= low[probe][1] for of, low in zip(values, bounds, strict=True))
+        if all(limits[probe][0] <= of[place] <= limits[probe][1] for of, limits in zip(values, bounds, strict=True))
     ]
 
 
@@ -246,12 +247,12 @@ def fill_range_matches(  # noqa: PLR0912, PLR0915 - the innermost loops of a joi
             for block in range(start // block_rows, (stop - 1) // block_rows + 1):
                 left = block * block_rows
                 right = min(left + block_rows, entries)
-                begin = _gallop_to(ordered, left, right, max(near[4 * block], left), low)
+                begin = gallop_to(ordered, left, right, max(near[4 * block], left), low)
                 end = _gallop_past(ordered, begin, right, max(near[4 * block + 1], begin), high)
                 near[4 * block], near[4 * block + 1] = begin, end
                 for k in range(others.shape[0]):
                     if lows[k + 1, probe] > _LOWEST and begin < end:
-                        begin = _gallop_to(largest[k], begin, end, max(near[4 * block + 2], begin), lows[k + 1, probe])
+                        begin = gallop_to(largest[k], begin, end, max(near[4 * block + 2], begin), lows[k + 1, probe])
                         near[4 * block + 2] = begin
                     if highs[k + 1, probe] < _HIGHEST and begin < end:
                         end = _gallop_past(
@@ -326,36 +327,6 @@ def _skip_zones(
 
 
 @subroutine
-def _gallop_to(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
-    """Return the first place in the sorted range `values[low:high]` whose value is at least `bound`."""
-    step = 1
-    if near < high and values[near] < bound:
-        left = near + 1
-        right = near + 1
-        while right < high and values[right] < bound:
-            left = right + 1
-            right += step
-            step *= 2
-        right = min(right, high)
-    else:
-        right = min(near, high)
-        left = right
-        while left > low and values[left - 1] >= bound:
-            right = left - 1
-            left -= step
-            step *= 2
-        left = max(left, low)
-        left = min(left, right)
-    while left < right:
-        middle = (left + right) >> 1
-        if values[middle] < bound:
-            left = middle + 1
-        else:
-            right = middle
-    return left
-
-
-@subroutine
 def _gallop_past(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
     """Return the first place in the sorted range `values[low:high]` whose value is above `bound`."""
-    return high if bound == np.int64(2**63 - 1) else _gallop_to(values, low, high, near, bound + 1)
+    return high if bound == _HIGHEST else gallop_to(values, low, high, near, bound + 1)
